@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,12 @@ def test_a_second_process_with_the_same_state_folder_is_refused_and_leaves_the_a
     assert [path.name for path in (tmp_path / "seedflood-state").iterdir()] == ["http.json"]
 
 
+def test_a_settings_file_that_says_nothing_is_not_valid(monkeypatch, capsys, tmp_path):
+    (tmp_path / "peers.toml").touch()
+    code, _, err = run(monkeypatch, capsys, cli.main, "config", "check", "--peers", str(tmp_path / "peers.toml"))
+    assert (code, "peers.toml is empty" in err) == (ExitCode.CONFIG, True)
+
+
 def test_config_show_prints_what_the_layers_make(monkeypatch, capsys, tmp_path):
     path = tmp_path / "peers.toml"
     path.write_text("[run]\nsteps = 3\n")
@@ -131,10 +138,25 @@ def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
     assert "--peers or --model" in " ".join(err.split())
 
 
-@pytest.mark.parametrize("override", ["rank=3", "run.seedflood.rank", "nowhere.rank=3", "run.a.b=3"])
+@pytest.mark.parametrize("override", ["rank=3", "run.seedflood.rank"])
 def test_a_malformed_override_shows_a_right_one(override):
     with pytest.raises(ConfigError, match=r"--set run\.seedflood\.rank=16"):
         parse_overrides([override])
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [("rnu.steps=3", 'no section or key "rnu"; did you mean "run"?'), ("run.a.b=3", '[run] has no key "a"; known are')],
+)
+def test_an_override_of_a_section_that_does_not_exist_is_told_as_in_a_file(monkeypatch, capsys, override, said):
+    code, _, err = run(monkeypatch, capsys, cli.main, "config", "show", "--set", override)
+    assert (code, said in " ".join(err.split())) == (ExitCode.CONFIG, True), err
+
+
+def test_without_a_file_all_settings_are_shown(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(monkeypatch, capsys, cli.main, "config", "show", "--set", "run.steps=3")
+    assert (code, json.loads(out)["run"]["steps"]) == (0, 3), err
 
 
 def test_overrides_are_toml_or_text():
@@ -252,6 +274,25 @@ def test_commands_that_make_a_run_ask_for_the_task_that_columns_do_not_tell(monk
     code, out, err = run(monkeypatch, capsys, cli.main, command, "--data", str(tmp_path / "rows.csv"))
     assert (code, out) == (ExitCode.CONFIG, "")
     assert "which do not tell what is learned: say --task lm --set 'run.objective.template=\"{answer}\"'" in err
+
+
+@pytest.mark.parametrize(
+    ("host", "place"), [("alpha=127.0.0.1:7070", "{}/rows.csv"), ("alpha=10.0.0.1:7070", "rows.csv")]
+)
+def test_paths_of_a_new_run_begin_here_if_its_hosts_are_here_and_else_in_their_folders(
+    monkeypatch, capsys, tmp_path, host, place
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("text\na\nb\n")
+    flags = ("--steps", "7", "--estimate", "gradient", "--model", "facebook/opt-125m")
+    code, out, err = run(monkeypatch, capsys, cli.main, "init", host, "--data", "rows.csv", *flags)
+    assert code == 0, err
+    settings = tomllib.loads((tmp_path / "run/alpha/peers.toml").read_text())
+    assert settings["node"]["data"] == place.format(tmp_path)
+    assert ("each host looks for its rows there" in out) is (place == "rows.csv")
+    told = settings["run"]
+    assert (told["steps"], told["model"], told["seedflood"]["estimate"]) == (7, "facebook/opt-125m", "gradient")
+    assert "train_examples" not in told
 
 
 def test_a_new_run_has_the_task_that_its_rows_tell(monkeypatch, capsys, tmp_path):

@@ -61,11 +61,25 @@ def test_a_closed_run_is_continued_by_its_operator_with_a_roster_for_the_next_on
     files = [tmp_path / "run" / name / "peers.toml" for name in ("alpha", "beta")]
     code, said = proceed(*files)
     assert (code, "its operator makes the next one" in " ".join(said.err.split())) == (ExitCode.USAGE, True)
-    assert proceed(*files, "--key", tmp_path / "run" / "operator.key")[0] == 0
+    code, said = proceed(*files, "--key", tmp_path / "run" / "operator.key")
+    assert (code, "copy to beta, beside its peers.toml: peers.toml, first-2.toml, first-2.json" in said.out) == (
+        0,
+        True,
+    )
     for file in files:
         settings = load_course(file)[-1].settings
         identity = Identity.load_or_create(file.parent / "seedflood-state" / "identity.pem")
         assert Enrolment.open(settings, identity).gate.may_link(identity.public_key)
+
+
+def test_a_host_that_has_still_to_begin_the_next_run_does_not_get_another_one_behind_it(proceed, hosts):
+    (hosts[0].parent / "seedflood-state").mkdir()
+    (hosts[0].parent / "seedflood-state" / "journal.sqlite").touch()
+    assert proceed(hosts[0])[0] == 0
+    code, said = proceed(hosts[0], "--steps", "9")
+    assert (code, "run first-2 follows already, and has not begun here" in said.err) == (ExitCode.CONFIG, True)
+    load_course(hosts[0])[-1].state.mkdir()
+    assert proceed(hosts[0], "--steps", "9")[0] == 0
 
 
 def test_a_host_that_serves_after_its_run_goes_on_instead(proceed, hosts):

@@ -9,8 +9,8 @@ from lots import LotDriver, LotNode
 from seedflood.config import AlgorithmSettings
 from seedflood.host.engine import Engine
 from seedflood.host.modes import add_mode
-from seedflood.host.places import JOURNAL_FILE
-from seedflood.host.report import RESULT_FILE, Report
+from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
+from seedflood.host.report import Report
 from seedflood.identity import verify
 from seedflood.protocol.swarm.rules import SwarmRules
 from seedflood.storage.journal import Journal

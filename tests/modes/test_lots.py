@@ -7,8 +7,7 @@ from lots import WHOLE
 
 from seedflood.config import load_settings
 from seedflood.errors import ConfigError
-from seedflood.host.places import JOURNAL_FILE
-from seedflood.host.report import RESULT_FILE
+from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
 from seedflood.storage.journal import Journal
 
 

@@ -1,5 +1,6 @@
 """A host is examined before its run: whole set-ups pass, and each that is broken is told with a remedy and a code."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import pytest
 from seedflood import cli
 from seedflood.config import spell
 from seedflood.errors import ExitCode
+from seedflood.host.places import make_folder
 from seedflood.identity import Identity
 from seedflood.offline import doctor
 from seedflood.protocol.swarm.roster import Entry, Roster
@@ -72,6 +74,16 @@ def test_a_host_that_is_not_on_the_roster_is_told_how_to_get_there(examine, tmp_
     code, levels, texts = examine(closed, {"roster": "roster.json"})
     assert (code, levels["key"], levels["rows"]) == (ExitCode.CONFIG, "bad", "ok")
     assert f"seedflood roster add FILE NAME {key}" in texts["key"]
+
+
+def test_the_port_of_the_node_that_runs_here_is_in_its_place(examine, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "_step", lambda settings: ())
+    held = os.open(make_folder(tmp_path / "seedflood-state"), os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        code, levels, texts = examine(node={"listen": f"127.0.0.1:{own.getsockname()[1]}"})
+    os.close(held)
+    assert (code, levels["port"], "the node of this host runs" in texts["port"]) == (0, "ok", True)
 
 
 def test_a_port_that_is_used_is_told(examine):

@@ -16,8 +16,7 @@ from seedflood import cli, embedded
 from seedflood.cli.learned import announced
 from seedflood.config import RunSettings, load_settings, spell
 from seedflood.errors import ConfigError, ExitCode, JournalError
-from seedflood.host.places import JOURNAL_FILE
-from seedflood.host.report import RESULT_FILE
+from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
 from seedflood.identity import Identity
 from seedflood.offline.learned import rebuild, replay
 from seedflood.protocol.frontier import Held
@@ -183,7 +182,7 @@ def test_what_a_narrow_adapter_lacks_is_told(monkeypatch, capsys, peers, tmp_pat
         asked = ["export", "--peers", peers, "--adapter", str(tmp_path / "adapter"), "--json", *options]
         facts.append(json.loads(run_command(monkeypatch, capsys, *asked)[1]))
     assert [one["rank"] for one in facts] == [12, 2, 12]
-    assert [one["error"] > 0.01 for one in facts] == [False, True, True]
+    assert [one["left_out"] > 0.01 for one in facts] == [False, True, True]
 
 
 @pytest.mark.parametrize(

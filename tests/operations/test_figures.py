@@ -6,7 +6,7 @@ import math
 import pytest
 
 from seedflood import embedded
-from seedflood.host.report import RESULT_FILE
+from seedflood.host.places import RESULT_FILE
 from seedflood.operations.history import History
 from seedflood.operations.hub import RISEN
 from seedflood.training.evaluation import Evaluation

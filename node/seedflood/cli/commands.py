@@ -17,6 +17,7 @@ from seedflood.cli.options import (
     DATA_HELP,
     EPILOG,
     TASK_HELP,
+    EstimateOption,
     JsonOption,
     PeersOption,
     RunOption,
@@ -25,6 +26,7 @@ from seedflood.cli.options import (
     parse_overrides,
     settings_of,
     table_console,
+    typed,
     with_guess,
 )
 from seedflood.cli.rosters import roster_app
@@ -36,10 +38,11 @@ from seedflood.config import (
     check_course,
     detach,
     load_course,
+    load_settings,
     merge,
     read_layer,
 )
-from seedflood.errors import DivergenceError
+from seedflood.errors import ConfigError, DivergenceError
 from seedflood.host import garbage
 from seedflood.host.logs import configure_logging
 from seedflood.host.places import hold
@@ -116,10 +119,7 @@ def local(
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the run (400, or 48 by gradients).")] = None,
-    estimate: Annotated[
-        str | None,
-        typer.Option(help="two-sided, one-sided or gradient ([run.seedflood] estimate).", show_default="two-sided"),
-    ] = None,
+    estimate: EstimateOption = None,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
     evaluate_every: Annotated[
@@ -172,7 +172,8 @@ def local(
         if export is not None:
             typer.echo(f"The model is in {export}.")
         if folder is not None:
-            typer.echo(f"To see what it says: seedflood generate --peers {folder / 'node-1' / 'peers.toml'} PROMPT")
+            node = folder / "node-1" / "peers.toml"
+            typer.echo(f"To see what it says: {typed('seedflood')} generate --peers {node} PROMPT")
     if not is_sound(result):
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
@@ -182,6 +183,8 @@ def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption =
     """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
     course = load_course(peers, parse_overrides(overrides))
     check_course(course)
+    if not read_layer(peers):
+        raise ConfigError(f"{peers} is empty; `seedflood init` makes one.")
     for stage in course:
         where = f"{peers} is valid" if stage.position == 0 else "then"
         typer.echo(f"{where}: run {stage.settings.run.name}, id {stage.runs[stage.position]}")
@@ -189,8 +192,11 @@ def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption =
 
 @config_app.command("show")
 def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, overrides: SetOption = None) -> None:
-    """Prints all settings as they combine, as JSON."""
-    settings = settings_of(peers, overrides, run)
+    """Prints all settings as they combine, as JSON: of peers.toml, if there is one, environment, --set and defaults."""
+    if peers == Path("peers.toml") and not peers.exists():
+        settings = load_settings(None, parse_overrides(overrides))
+    else:
+        settings = settings_of(peers, overrides, run)
     typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from seedflood import durable
-from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, parse_overrides
+from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, parse_overrides, typed
 from seedflood.config import PREVIOUS, Stage, check_course, detach, load_course, merge, spell
 from seedflood.errors import ConfigError, UsageError
-from seedflood.host.places import ROSTER_FILE
+from seedflood.host.places import JOURNAL_FILE, ROSTER_FILE
 from seedflood.identity import Identity
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
@@ -19,7 +19,7 @@ from seedflood.roster_file import SignedRoster, read_roster, write_roster
 def continue_run(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help="peers.toml of one or more hosts.", show_default=False),
+        typer.Argument(metavar="PEERS.TOML...", help="Settings of one or more hosts.", show_default="peers.toml"),
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the next run (default: as before).")] = None,
     data: Annotated[str | None, typer.Option(help=f"{DATA_HELP} (default: as before).")] = None,
@@ -49,6 +49,7 @@ def continue_run(
     wanted = {key: value for key, value in (("name", name), ("steps", steps)) if value is not None}
     for file in files or [Path("peers.toml")]:
         course = load_course(file)
+        _check_begun(course, file)
         following = _following(course[-1], task, merge(given.get("run", {}), wanted))
         if data is not None:
             following["node"] = detach({"node": {"data": data}}, Path())["node"]
@@ -60,8 +61,22 @@ def continue_run(
         assert isinstance(last, Path), "a later run without a file"
         added = _add(file, last, following)
         typer.echo(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
-    where = "hand the files to their hosts" if key is not None else "do the same on all other hosts of the run"
-    typer.echo(f"{where}, then start each again: seedflood-node --peers FILE")
+        if key is not None:
+            of_host = ", ".join(path.name for path in (last, added, file.with_name(following["node"]["roster"])))
+            typer.echo(f"  copy to {course[0].settings.node.name}, beside its {file.name}: {of_host}")
+    start = f"start each again, in its folder: {typed('seedflood-node')} --peers {file.name}"
+    typer.echo(f"{'then' if key is not None else 'do the same on all other hosts of the run, then'} {start}")
+
+
+def _check_begun(course: tuple[Stage, ...], file: Path) -> None:
+    """Raises ConfigError if this host has still to begin the last run. Who makes files for other hosts has no
+    journal, and cannot know."""
+    last = course[-1]
+    if last.position and not last.is_begun and (course[0].state / JOURNAL_FILE).exists():
+        raise ConfigError(
+            f"run {last.settings.run.name} follows already, and has not begun here: start the node with {file}, or "
+            "take then out of [node] and delete the file that it names."
+        )
 
 
 def _following(last: Stage, task: str | None, changes: dict[str, Any]) -> dict[str, Any]:

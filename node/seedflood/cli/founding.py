@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from seedflood.cli.options import SetOption, guessed, parse_overrides
-from seedflood.config import divide_data, merge, read_layer
+from seedflood.cli.options import TASK_HELP, EstimateOption, SetOption, guessed, parse_overrides, typed
+from seedflood.config import detach, divide_data, merge, read_layer
 from seedflood.errors import UsageError
+from seedflood.host.places import ROSTER_FILE
 
 HostsArgument = Annotated[
     list[str], typer.Argument(metavar="NAME[=HOST:PORT]...", help="All hosts; one without an address only dials.")
@@ -34,6 +35,10 @@ def init(
     hosts: HostsArgument,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="A new folder for all files.")] = Path("run"),
     mode: Annotated[str | None, typer.Option(help="How the hosts train ([run] mode).")] = None,
+    model: Annotated[str | None, typer.Option(help="Base model, as the hosts find it ([run] model).")] = None,
+    task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Length of the run ([run] steps).")] = None,
+    estimate: EstimateOption = None,
     run: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Takes [run] from this peers.toml (default: a short first run).")
     ] = None,
@@ -46,11 +51,13 @@ def init(
     """Makes a closed run: a folder for each host that is ready to be copied to it, and the operator's own key.
 
     Only hosts on the roster take part, and links are encrypted. The first run uses the embedded model, which needs no
-    download; choose another with --run, or --set run.model=NAME.
+    download. Paths of model and rows begin in each host's folder, or here if all hosts are on this machine.
 
-    Example:
+    Examples:
 
         seedflood init alpha=10.0.0.1:7070 beta=10.0.0.2:7070 gamma --out run
+
+        seedflood init alpha=10.0.0.1:7070 beta gamma --model facebook/opt-125m --data ./rows.csv --estimate gradient
     """
     from seedflood.founding import plan
 
@@ -58,15 +65,23 @@ def init(
     if set(given) - {"run"}:
         raise UsageError("--set is for [run] here; change the files of single hosts after they are made.")
     layers = [read_layer(run, "name a peers.toml with --run").get("run", {}) if run is not None else {}]
-    layers += [{"mode": mode} if mode is not None else {}, given.get("run", {})]
-    tables = merge(*layers)
+    layers += [{key: value for key, value in (("mode", mode), ("model", model), ("steps", steps)) if value is not None}]
+    layers += [{} if task is None else {"objective": {"task": task}}]
+    layers += [{} if estimate is None else {"seedflood": {"estimate": estimate}}, given.get("run", {})]
+    tables, planned = merge(*layers), plan.parse_hosts(hosts)
     if data is not None and Path(divide_data(data)[0]).exists():  # elsewhere it may be on the hosts alone
         tables = merge({"objective": guessed(data, tables.get("objective", {}))}, tables)
-    keys = plan.found(plan.parse_hosts(hosts), tables, out, data)
+    if plan.is_on_this_machine(planned):
+        told = detach({"run": tables, "node": {} if data is None else {"data": data}}, Path())
+        tables, data = told["run"], told["node"].get("data")
+    keys = plan.found(planned, tables, out, data)
     typer.echo(f"{out / plan.OPERATOR_FILE}: your own key, which signs the roster; keep it, and give it to nobody")
     for name, key in keys.items():
         typer.echo(f"{out / name}: copy this folder to {name} (public key {key})")
-    typer.echo(f"then, in the folder on each host: seedflood-node --peers {plan.PEERS_FILE}")
+    typer.echo(f"{out / ROSTER_FILE}, {out / plan.NEWCOMER_FILE}: to invite more hosts, later")
+    if data is not None and not Path(data).is_absolute() and Path(divide_data(data)[0]).exists():
+        typer.echo(f"{data}: each host looks for its rows there, beside its {plan.PEERS_FILE}")
+    typer.echo(f"then, in the folder on each host: {typed('seedflood-node')} --peers {plan.PEERS_FILE}")
 
 
 def invite(
@@ -115,4 +130,4 @@ def join(
     from seedflood.founding.enrolling import join_run
 
     name = asyncio.run(join_run(code, out, listen))
-    typer.echo(f"this host is {name}; start it, in {out.resolve()}, by: seedflood-node --peers peers.toml")
+    typer.echo(f"this host is {name}; start it, in {out.resolve()}, by: {typed('seedflood-node')} --peers peers.toml")

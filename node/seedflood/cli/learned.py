@@ -174,8 +174,8 @@ def export(
 ) -> None:
     """Writes what a node has learned as a model, or as a LoRA adapter of its base model.
 
-    Base model and journal in, folder out; the node may run, and does not notice. The adapter is exact unless `error` is
-    above 0: that is the part of the change which a smaller rank, or --linear-only, leaves out.
+    Base model and journal in, folder out; the node may run, and does not notice. The adapter is exact unless `left_out`
+    is above 0: that is the part of the change which a smaller rank, or --linear-only, leaves out.
 
     Examples:
 

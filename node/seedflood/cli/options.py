@@ -1,6 +1,8 @@
 """Options that several commands share, and what they mean."""
 
+import shutil
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seedflood import VERSION
-from seedflood.config import EMBEDDED, SECTIONS, Settings, divide_data, load_course, merge, pick
+from seedflood.config import EMBEDDED, Settings, divide_data, load_course, merge, pick
 from seedflood.errors import UsageError
 
 EPILOG = (
@@ -47,6 +49,10 @@ SetOption = Annotated[
 VersionOption = Annotated[
     bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version and exits.")
 ]
+EstimateOption = Annotated[
+    str | None,
+    typer.Option(help="two-sided, one-sided or gradient ([run.seedflood] estimate).", show_default="two-sided"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")]
 
 
@@ -57,7 +63,7 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
     for override in overrides or ():
         path, equals, text = override.partition("=")
         table, _, key = path.strip().rpartition(".")
-        if not equals or table not in SECTIONS:
+        if not equals or not table:
             raise UsageError(
                 f'--set "{override}" is not SECTION.KEY=VALUE; write for example --set run.seedflood.rank=16.'
             )
@@ -99,6 +105,14 @@ def facts_read(settings: Settings, *, has_state: bool = True) -> dict[str, Any]:
     node, run = settings.node, settings.run
     of_node = {"node": node.name, "state": str(node.state)} if has_state else {}
     return {**of_node, "model": str(node.model_path or run.model), "data": node.data or run.objective.task}
+
+
+def typed(program: str) -> str:
+    """A program of ours as it can be typed here: its name if it is on PATH, else where it is."""
+    path = Path(sysconfig.get_path("scripts"), program)
+    if (found := shutil.which(program)) and Path(found).resolve() == path.resolve():
+        return program
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def show_facts(facts: dict[str, Any]) -> None:

@@ -17,9 +17,11 @@ from rich.text import Text
 
 from seedflood.cli.options import JsonOption, PeersOption, table_console
 from seedflood.config import current, load_course
-from seedflood.errors import UsageError
+from seedflood.errors import NotRunningError, UsageError
+from seedflood.host.places import RESULT_FILE, told_result
 from seedflood.operations.client import RunningNode, node_at, node_in
 from seedflood.operations.eventlog import decode, event_files, read_lines
+from seedflood.operations.http_address import find_http_address
 from seedflood.operations.names import find_names, resolve_origin
 from seedflood.operations.seedflood.trace import trace as trace_lines
 
@@ -317,7 +319,13 @@ def _show_course(course: dict[str, Any]) -> str:
 
 
 def _find(peers: Path, node: str | None) -> RunningNode:
-    return node_at(node) if node is not None else node_in(current(load_course(peers)).state)
+    if node is not None:
+        return node_at(node)
+    state = current(load_course(peers)).state
+    if find_http_address(state) is None and (digest := told_result(state).get("digest")) is not None:
+        told = f"the run has ended here, with digest {digest[:8]}: {state / RESULT_FILE} says what came of it."
+        raise NotRunningError(told)
+    return node_in(state)
 
 
 def _lines(path: Path) -> "itertools.chain[bytes]":

@@ -416,7 +416,8 @@ class _Cluster:
             sent = sum(host.sent_bytes for host in self.hosts) / len(self.hosts)
             text += f"  loss {sum(losses) / len(losses):.3f} after {sent / 1e3:.1f} kB sent by each"
         if name is not None:
-            text += f"  held-out {name} {_short(self.hosts[0].figures[name])}"
+            first = self.hosts[0]
+            text += f"  held-out {name} {_short(first.figures[name])} (step {first.evaluations[-1]['step']})"
         return text
 
     def _last(self) -> _Host:

@@ -6,6 +6,7 @@
 from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.load import (
+    ADAPTER_FILE,
     CARD_FILE,
     EMBEDDED,
     MODEL_FILE,
@@ -35,6 +36,7 @@ from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
+    "ADAPTER_FILE",
     "CARD_FILE",
     "EMBEDDED",
     "MODEL_FILE",

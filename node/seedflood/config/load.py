@@ -122,8 +122,8 @@ PATHS = tuple(
 QUANTIZED_COLUMNS_MAX = 512
 """As many take as much memory as the weights of 8 bits themselves, in a model of 1 B parameters."""
 
-MODEL_FILE, CARD_FILE = "config.json", "README.md"
-"""In the folder of a model: by which it is known, and the model card."""
+MODEL_FILE, ADAPTER_FILE, CARD_FILE = "config.json", "adapter_config.json", "README.md"
+"""In a folder: by which a model is known, and a LoRA adapter; the model card of either."""
 
 RUN_IN_CARD = re.compile(r"^\| run \| (\w+) \|$", re.MULTILINE)
 
@@ -287,10 +287,10 @@ def _nearest(key: str, table: str | None) -> str:
         return f"did you mean [run.{key}]?"
     if (owner := next((one for one in others if key in SECTIONS[one].model_fields), None)) is not None:
         return f"it belongs to [{owner}]."
-    if near := difflib.get_close_matches(key, fields, n=1, cutoff=0.5):
+    if near := difflib.get_close_matches(key, fields, n=1, cutoff=0.65):
         return f'did you mean "{near[0]}"?'
     for one in others:
-        if near := difflib.get_close_matches(key, SECTIONS[one].model_fields, n=1, cutoff=0.7):
+        if near := difflib.get_close_matches(key, SECTIONS[one].model_fields, n=1, cutoff=0.75):
             return f'did you mean "{near[0]}" of [{one}]?'
     return f"known are {', '.join(fields)}."
 
@@ -346,6 +346,8 @@ def _check_folder(folder: Path, file: str, key: str) -> None:
     """Raises ConfigError if there is no such folder, or this file is not in it."""
     if not folder.is_dir():
         raise ConfigError(f"the folder {folder} does not exist; correct {key}.")
+    if (folder / ADAPTER_FILE).is_file() and not (folder / file).is_file():
+        raise ConfigError(f"{folder} is an adapter: name the base model that it is of, and this folder with --adapter.")
     if not (folder / file).is_file():
         raise ConfigError(f"the folder {folder} has no {file}; put it there, or correct {key}.")
 

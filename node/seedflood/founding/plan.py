@@ -47,7 +47,7 @@ DIALLED = 2
 """How many others a host dials that cannot be reached itself. If one is down, the other keeps it in the run."""
 
 DEFAULT_RUNS: Mapping[str, Mapping[str, Any]] = {
-    "seedflood": {"steps": 300, "train_examples": 1024, "objective": {"task": "embedded"}},
+    "seedflood": {"steps": 300, "objective": {"task": "embedded"}},
     "gasloc": {"objective": {"task": "lm", "max_length": 64}},
 }
 """By mode: what `[run]` says if nothing else is chosen. It needs no download."""
@@ -87,6 +87,10 @@ def parse_hosts(texts: Sequence[str]) -> list[PlannedHost]:
     if len(hosts) > 1 and all(host.address is None for host in hosts):
         raise UsageError(f"nobody can be reached: say where at least one host listens, {hosts[0].name}=HOST:PORT.")
     return hosts
+
+
+def is_on_this_machine(hosts: Sequence[PlannedHost]) -> bool:
+    return any(host.address is not None and is_loopback(host.address) for host in hosts)
 
 
 def plan_dials(hosts: Sequence[PlannedHost]) -> dict[str, list[PlannedHost]]:
@@ -164,10 +168,9 @@ def _own(
     """The tables that belong to one host. Its page takes any port: another host may be on the same machine."""
     node = {"name": host.name, "listen": host.listen, "state": STATE_FOLDER, "roster": ROSTER_FILE, **rows}
     dialled = plan_dials(hosts)[host.name]
-    is_local = any(one.address is not None and is_loopback(one.address) for one in hosts)
     return {
         "node": node,
-        **({"tls": {"loopback": True}} if is_local else {}),  # they listen at all addresses, which is by TLS
+        **({"tls": {"loopback": True}} if is_on_this_machine(hosts) else {}),  # who listens at all addresses
         "peers": [{"address": one.address, "origin": keys[one.name].hex()} for one in dialled],
     }
 

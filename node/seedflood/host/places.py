@@ -1,8 +1,10 @@
 """The state folder of a node, and the names of what is in it."""
 
 import fcntl
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from seedflood.errors import ConfigError, InUseError
 
@@ -10,6 +12,8 @@ KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "sn
 
 SNAPSHOTS_KEPT = 2
 """The newest, and one in case it cannot be read."""
+
+RESULT_FILE = "result.json"
 
 ROSTER_FILE = "roster.json"
 """In the state folder: the newest roster that others told us."""
@@ -30,6 +34,21 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+def is_held(state: Path) -> bool:
+    """Does a node run with this state folder?"""
+    try:
+        folder = os.open(state, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(folder)
+    return False
+
+
 def hold(state: Path) -> None:
     """Locks the state folder until this process ends, however it ends. Raises InUseError or ConfigError."""
     try:
@@ -38,3 +57,12 @@ def hold(state: Path) -> None:
         raise InUseError(
             f"another seedflood process uses the state folder {state}: stop it, or give this one another --state."
         ) from None
+
+
+def told_result(state: Path) -> dict[str, Any]:
+    """What the node told at the end of its run; empty if it has not reached the end."""
+    try:
+        result = json.loads((state / RESULT_FILE).read_text())["result"]
+    except (OSError, ValueError, LookupError, TypeError):  # no such file, no JSON, no result yet
+        return {}
+    return result if isinstance(result, dict) else {}

@@ -21,8 +21,6 @@ from seedflood.training.generation import Sample
 
 _log = structlog.stdlib.get_logger("seedflood")
 
-RESULT_FILE = "result.json"
-
 Figures = dict[str, float | None]
 """Figures by name, as `Evaluation.rounded` returns them, and `rows`."""
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from seedflood.config import Settings, Stage, check_course, current, load_course
 from seedflood.errors import DataError, ExitCode, ModelError, SeedfloodError
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.places import KEY_FILE, SNAPSHOTS_KEPT
+from seedflood.host.places import KEY_FILE, SNAPSHOTS_KEPT, is_held
 from seedflood.identity import Identity
 from seedflood.training.gasloc.loading import load_trainer
 from seedflood.training.seedflood.trainer import Trainer
@@ -69,7 +69,7 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
     yield _key(stage)
     yield _clock(stage)
     if settings.node.listen:
-        yield _port(settings.node.listen)
+        yield _port(settings.node.listen, stage.key_folder)
     yield from (_peer(one.address) for one in settings.peers)
     yield from _step(settings)
     yield Check("waiting", "note", _waiting(settings))
@@ -108,7 +108,9 @@ def _clock(stage: Stage) -> Check:
     return Check("clock", "ok", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
 
 
-def _port(address: str) -> Check:
+def _port(address: str, state: Path) -> Check:
+    if is_held(state):
+        return Check("port", "ok", f"{address}: the node of this host runs")
     host, _, port = address.rpartition(":")
     try:
         with socket.create_server((host.strip("[]"), int(port)), family=_family(host)):

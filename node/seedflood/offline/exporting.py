@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from seedflood.config import Settings, check_target
-from seedflood.offline.learned import rebuild, told_result
+from seedflood.host.places import told_result
+from seedflood.offline.learned import rebuild
 from seedflood.training.adapting import CONFIG_FILE
 from seedflood.training.card import Learned, model_card
 from seedflood.training.models import BUILT_IN, ExportDtype
@@ -41,7 +42,7 @@ def export_adapter(
         notes = " ".join([notes, WHOLE, *([TIED] if made.is_tied else [])])
     path = made.write(folder, model_card(_learned(settings, trainer, steps), "adapter", notes))
     facts = {"folder": str(path), "steps": steps, "digest": trainer.digest().hex()}
-    return {**facts, "rank": made.rank, "error": made.error}
+    return {**facts, "rank": made.rank, "left_out": made.error}
 
 
 def _whole(settings: Settings) -> Settings:

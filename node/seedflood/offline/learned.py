@@ -8,17 +8,15 @@ was heard. So steps that are not complete are left out, and what is rebuilt is w
 import contextlib
 import dataclasses
 import itertools
-import json
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from seedflood.config import RunSettings, Settings
 from seedflood.errors import ConfigError, JournalError
-from seedflood.host.places import JOURNAL_FILE
-from seedflood.host.report import RESULT_FILE
+from seedflood.host.places import JOURNAL_FILE, told_result
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
@@ -205,15 +203,6 @@ def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bo
     """Did its origin sign this bundle? No, if no statement tells the origin's key."""
     key = keys.get(bundle.origin)
     return key is not None and verify(key, bundle.signed_bytes(run_id, key), bundle.signature)
-
-
-def told_result(state: Path) -> dict[str, Any]:
-    """What the node told at the end of its run; empty if it has not reached the end."""
-    try:
-        result = json.loads((state / RESULT_FILE).read_text())["result"]
-    except (OSError, ValueError, LookupError, TypeError):  # no such file, no JSON, no result yet
-        return {}
-    return result if isinstance(result, dict) else {}
 
 
 def _result_digest(state: Path) -> str | None:

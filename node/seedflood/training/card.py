@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal
 
 from seedflood import VERSION
@@ -45,13 +46,14 @@ def run_of(card: str) -> str | None:
 def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", notes: str = "") -> str:
     """The text, in Markdown. notes: what else a reader must know, in sentences."""
     run = learned.run
+    base = PurePath(run.model).name if run.model.startswith("/") else run.model
     head = {"library_name": "peft" if kind == "adapter" else "transformers", "pipeline_tag": "text-generation"}
     if HUB_NAME.fullmatch(run.model):
         head["base_model"] = run.model
     facts = {
         "run": run.run_id().hex(),
         "digest (equal on all hosts)" if run.mode == "seedflood" else "digest": learned.digest.hex(),
-        "base model": run.model,
+        "base model": base,
         "digest of the base model": learned.base_digest.hex(),
         **learned.rows,
         **{name.replace("_", " "): value for name, value in learned.figures.items() if value is not None},
@@ -63,7 +65,7 @@ def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", no
         "",
         f"# {run.name}",
         "",
-        f"What hosts have trained together of `{run.model}` on `{run.objective.task}`, with seedflood {VERSION}."
+        f"What hosts have trained together of `{base}` on `{run.objective.task}`, with seedflood {VERSION}."
         f" {notes}".rstrip(),
         "",
         "| | |",

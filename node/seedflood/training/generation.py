@@ -51,10 +51,8 @@ def write_samples(base: BaseModel, task: Task) -> list[Sample]:
         pieces: list[str] = []
         if begin:
             _continue(base, list(example.tokens[:begin]), wish, pieces.append)
-            prompt, wanted = (
-                base.tokenizer.decode(part, skip_special_tokens=True)
-                for part in (example.tokens[:begin], example.tokens[begin:end])
-            )
+            prompt = base.tokenizer.decode(example.tokens[:begin])
+            wanted = base.tokenizer.decode(example.tokens[begin:end], skip_special_tokens=True)
             samples.append(Sample(prompt, wanted, "".join(pieces)))
     return samples
 

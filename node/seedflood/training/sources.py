@@ -59,7 +59,8 @@ def read_data(data: str) -> Splits:
         return choose_splits({split_of(Path(path.name)) or "train": partial(read_file, path)}, wanted, place)
     if path.is_dir():
         return choose_splits(read_folder(path), wanted, place)
-    if place.startswith((".", "/", "~")) or kind_of(path) in KINDS:
+    is_name_of_file = path.suffix[1:].isalpha() and path.parent.is_dir()
+    if place.startswith((".", "/", "~")) or kind_of(path) in KINDS or is_name_of_file:
         raise DataError(f"There is no file or folder {place}: correct `data`.", path=place)
     return choose_splits(read_hub(place, None), wanted, place)
 

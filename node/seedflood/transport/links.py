@@ -199,7 +199,7 @@ class Links:
             except Exception as error:
                 self._owner.failed(error)
             if why and why != said:  # once, not for every of countless dials
-                _log.log(logging.INFO if outcome == "kindred" else logging.WARNING, "%s; it is dialled for ever", why)
+                _log.log(logging.INFO if outcome == "kindred" else logging.WARNING, "%s; it is dialled again", why)
             said = why
             if outcome == "linked" and loop.time() - began > settings.redial_seconds_max:
                 failures = 0

@@ -15,8 +15,8 @@ from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watche
 from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.host.gasloc.tokens import Tokens
-from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
-from seedflood.host.report import RESULT_FILE, Report
+from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, RESULT_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
+from seedflood.host.report import Report
 from seedflood.host.results import Results
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub

@@ -14,8 +14,8 @@ from seedflood.config import Settings
 from seedflood.errors import DivergenceError, SeedfloodError
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.places import JOURNAL_FILE
-from seedflood.host.report import RESULT_FILE, Report
+from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
+from seedflood.host.report import Report
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
 from seedflood.host.seedflood.compute_adapter import ComputeAdapter
