@@ -45,7 +45,7 @@ class Forger(Trainer):
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         drawn = random.Random(f"{self.run.seed} {origin} {step}")
         told = tuple(self._tell(origin, one, drawn) for one in range(step, step + count))
-        return Round(told, 0.0, 0.0, is_finite=True, is_clipped=False)
+        return Round(step, told, 0.0, 0.0, is_finite=True, is_clipped=False)
 
     def _tell(self, origin: OriginId, step: int, drawn: random.Random) -> Told:
         telling = self.telling

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.shell import Shell
+from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread, Result
-from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
 from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.host.gasloc.work import Places, Resumed, Trouble, Work
 from seedflood.identity import Identity, verify
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import Encode, Keep, Mix, Order
@@ -29,6 +30,7 @@ from seedflood.storage.journal import Journal
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.outer import Mixed
 from seedflood.training.gasloc.trainer import Trainer
+from seedflood.training.gasloc.worker import LocalSteps
 from seedflood.transport.budget import Use
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
@@ -64,7 +66,7 @@ class Notes:
     waits: list[tuple[float, float]] = field(default_factory=list)
 
 
-class GossipHost(Shell, Watcher):
+class GossipHost(Shell):
     """One host. `start`, await `done`, `close`.
 
     done: the run is over, or something has failed (`error`).
@@ -84,9 +86,11 @@ class GossipHost(Shell, Watcher):
         places = Places(Incoming(folder / "incoming"), KeptParts(folder / "kept"), Snapshots(folder / "snapshots", 1))
         self.node = GaslocNode(rules, member, identity.sign, verify, places.incoming, habits)
         self._compute = ComputeThread()
-        self._adapter = adapter = ComputeAdapter(trainer, places, self.run, rules.run_id, self)
+        work = Work(trainer, places, rules.run_id)
+        work.node = self.node
+        self._orders = Compute(self.run, self.drive, work.begin, self._heard)
         self.driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self.put)
-        adapter.node, adapter.do = self.node, lambda action: self.drive(lambda: self.driver.do(action))
+        self._orders.driver = self.driver
         self.links = Links(LinkSettings("127.0.0.1:0"), self)
         self._resident_before = 0
         self._mixing = -1
@@ -147,17 +151,18 @@ class GossipHost(Shell, Watcher):
                 self._find_round(order.round).arrived_at = self._loop.time()
             case Mix():
                 self._mixing = order.round
-        self._adapter.put(order)
+        self._orders.put(order)
 
-    # What the model did (Watcher)
+    # What the model did
 
-    def mixed(self, mixed: Mixed) -> None:
-        one = self._find_round(self._mixing)
-        one.mixed_at = self._loop.time()
-        one.extra_bytes = _resident("VmHWM") - self._resident_before
-
-    def troubled(self, sentence: str, reason: str) -> None:
-        self.failed(RuntimeError(f"{sentence}: {reason}"))
+    def _heard(self, fact: Resumed | LocalSteps | Mixed | Trouble) -> None:
+        match fact:
+            case Mixed():
+                one = self._find_round(self._mixing)
+                one.mixed_at = self._loop.time()
+                one.extra_bytes = _resident("VmHWM") - self._resident_before
+            case Trouble(sentence, reason):
+                self.failed(RuntimeError(f"{sentence}: {reason}"))
 
     # Small things
 

@@ -8,17 +8,18 @@ import asyncio
 import hashlib
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.shell import Shell
 from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.seams import Job, Refill
 from seedflood.identity import Identity, verify
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Updates
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, TakeDigest
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member, Message, Verify
 from seedflood.protocol.swarm.outputs import Event
@@ -89,7 +90,7 @@ class Relay(Shell):
         member = Member(identity.public_key, name, self._journal.next_incarnation(at_least=int(time.time())))
         self.node = Node(rules, member, identity.sign, verify)
         self._loop = asyncio.get_running_loop()
-        self.driver = SeedfloodDriver(self.node, self._journal, self, self, self, self._loop.time)
+        self.driver = SeedfloodDriver(self.node, self._journal, self, self.put, self, self._loop.time)
         self.links = Links(LinkSettings("127.0.0.1:0"), self, credentials=credentials)
         self._notes_times = notes_times
         self._changed = asyncio.Event()
@@ -124,7 +125,7 @@ class Relay(Shell):
         order = self._wanted
         assert order is not None, "nothing was ordered: the node has not caught up"
         self._wanted = None
-        self.drive(lambda: self.driver.published(order.step, probes))
+        self.drive(lambda: self.driver.answered(Measured(order.step, probes)))
         return order.step
 
     @property
@@ -159,28 +160,15 @@ class Relay(Shell):
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
         self.links.pull(peer, frontier)
 
-    def apply(self, window: ClosedWindow) -> None:
-        pass
-
-    def measure(self, order: Measure) -> None:
-        self._wanted = order
-
-    def digest(self, order: TakeDigest) -> None:
-        """Equal sets of updates have equal digests here, too."""
-        digest = order.frontier_digest
-        self._loop.call_soon(self.drive, lambda: self.driver.do(lambda now: self.node.digested(digest, digest, now)))
-
-    def sum_epoch(self, order: SumEpoch) -> None:
-        """Never answered: all is kept as bundles."""
-
-    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
-        pass
-
-    def replay(self, pages: Iterator[Sequence[Update]]) -> None:
-        pass
-
-    def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
-        raise AssertionError("digests cannot differ here")
+    def put(self, job: Job) -> None:
+        match job:
+            case Measure():
+                self._wanted = job
+            case TakeDigest(digest):  # equal sets of updates have equal digests here, too
+                self._loop.call_soon(self.drive, lambda: self.driver.answered(ReplicaDigest(digest, digest)))
+            case Refill():
+                raise AssertionError("digests cannot differ here")
+        # A sum is never answered: all is kept as bundles.
 
     def noted(self, event: Event) -> None:
         pass

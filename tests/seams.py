@@ -1,8 +1,13 @@
 """The four seams of the driver: what was asked of them, in order, and a disk that can be full or broken."""
 
 from seedflood.errors import DiskFullError, JournalError
+from seedflood.host.seedflood.seams import Adopt, Refill, Replay
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.opening import Inventory
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+
+NAMES = {ClosedWindow: "apply", Measure: "measure", TakeDigest: "digest", SumEpoch: "sum_epoch"}
+"""What is noted of a job."""
 
 
 class Recorder:
@@ -15,16 +20,21 @@ class Recorder:
     def __getattr__(self, name):
         return lambda *args: self.calls.append((name, *args))
 
-    def replay(self, pages):
-        self.calls.append(("replay", [update for page in pages for update in page]))
-
-    def rebuild(self, closed, pages):
-        self.calls.append(("rebuild", list(closed), [update for page in pages for update in page]))
+    def compute(self, job):
+        match job:
+            case Adopt():
+                self.calls.append(("adopt", *job))
+            case Replay(pages):
+                self.calls.append(("replay", [update for page in pages for update in page]))
+            case Refill(closed, pages):
+                self.calls.append(("rebuild", list(closed), [update for page in pages for update in page]))
+            case _:
+                self.calls.append((NAMES[type(job)], job))
 
     @property
     def seams(self):
         """In the order in which a driver wants them."""
-        return self.disk, self, self, self
+        return self.disk, self, self.compute, self
 
     @property
     def names(self):

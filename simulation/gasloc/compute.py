@@ -1,4 +1,4 @@
-"""Carries out the orders of a node as the real adapter does (`host/gasloc/compute_adapter`): one after the other, with
+"""Carries out the orders of a node as a real host does (`host/gasloc/work`): one after the other, with
 local steps as many short jobs. Writes to the disk are atomic."""
 
 from collections.abc import Callable
@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING
 from seedflood.errors import DiskFullError
 from seedflood.protocol.gasloc.orders import (
     Adopt,
+    Adopted,
+    Checkpointed,
     Correct,
     Drop,
     Encode,
+    Encoded,
     Keep,
     KeepCheckpoint,
+    KeptPart,
     Mix,
     OpenCopy,
+    Opened,
     Order,
     Publish,
+    Ready,
     Restore,
+    Restored,
+    Stepped,
     Take,
     TakeLocalSteps,
+    Taken,
 )
 from seedflood.protocol.origin import OriginId
 from simulation.gasloc.disk import Checkpoint, MemorySink
@@ -90,7 +99,7 @@ class Compute:
             self.replica.restore(newest.data, is_closing=self._host.rules.is_closing(newest.round - 1))
             self.replica.mixed, self.replica.own = dict(newest.mixed), newest.own
         serial, round_ = (newest.serial, newest.round) if newest is not None else (0, 0)
-        host.driver.do(lambda now: host.node.restored(serial, round_, now))
+        host.driver.answered(Restored(serial, round_))
 
     # Rounds
 
@@ -104,7 +113,7 @@ class Compute:
                 self._take_steps(left - 1)
             else:
                 host.stepped()
-                host.driver.do(host.node.stepped)
+                host.driver.answered(Stepped())
 
         self._later((pace.seconds_min, pace.seconds_max), step)
 
@@ -114,7 +123,7 @@ class Compute:
             self.replica.begin_closing()
         content = Bytes(spell(self.replica.propose(), host.padding))
         self._note(content.digest)
-        host.driver.do(lambda now: host.node.encoded(content, now))
+        host.driver.answered(Encoded(content))
         host.exchange_began()
 
     def _keep(self, order: Keep) -> None:
@@ -131,7 +140,7 @@ class Compute:
                 return  # nobody hears of it, and the round ends without the partner
         if is_right:
             host.took(order.partner, digest_of(data))
-        host.driver.do(lambda now: host.node.kept(*pair, order.digest, is_right=is_right, now=now))
+        host.driver.answered(KeptPart(*pair, order.digest, is_right))
 
     def _order_mix(self, order: Mix) -> None:
         left = list(self._disk.incoming)
@@ -156,7 +165,7 @@ class Compute:
 
     def _publish(self) -> None:
         host, content = self._host, self._content()
-        host.driver.do(lambda now: host.node.published(content, now))
+        host.driver.answered(Ready(content))
 
     def _take(self, order: Take) -> None:
         host, content = self._host, None
@@ -167,7 +176,7 @@ class Compute:
             content = self._content()
         else:
             host.refused(order.giver)
-        host.driver.do(lambda now: host.node.taken(content, now))
+        host.driver.answered(Taken(content))
 
     def _content(self) -> Bytes:
         content = Bytes(spell(self.replica.values, self._host.padding))
@@ -198,13 +207,13 @@ class Compute:
         except DiskFullError:
             return  # the one before it stays
         host.wrote(digest_of(data))
-        host.driver.do(lambda now: host.node.checkpointed(order.serial, now))
+        host.driver.answered(Checkpointed(order.serial))
 
     def _open_copy(self, order: OpenCopy) -> None:
         host, checkpoints = self._host, self._disk.checkpoints
         content = Bytes(checkpoints[-1].data) if checkpoints else None
         round_ = checkpoints[-1].round if checkpoints else 0
-        host.driver.do(lambda now: host.node.opened(order.peer, content, round_, now))
+        host.driver.answered(Opened(order.peer, content, round_))
 
     def _adopt(self, order: Adopt) -> None:
         host = self._host
@@ -220,7 +229,7 @@ class Compute:
             host.adopted(order.donor, digest_of(data))
         else:
             host.refused(order.donor)
-        host.driver.do(lambda now: host.node.adopted(is_right=is_right, now=now))
+        host.driver.answered(Adopted(is_right))
 
 
 def _memory(sink: object) -> MemorySink:

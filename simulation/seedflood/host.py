@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Update, Updates
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Update, Updates
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Message
@@ -48,7 +49,7 @@ class SeedfloodHost(Host):
 
     def _make_process(self, patience: Patience) -> tuple[Node, SeedfloodDriver]:
         node = Node(self.rules, self.member, self.sign, self.verify, patience=patience, gate=self.gate())
-        return node, SeedfloodDriver(node, self.journal, self, self, self, lambda: self.clock.now)
+        return node, SeedfloodDriver(node, self.journal, self, self.compute, self, lambda: self.clock.now)
 
     def _new_disk(self) -> MemoryBundleJournal:
         return MemoryBundleJournal(self.rules.refresh_period, self)
@@ -154,9 +155,26 @@ class SeedfloodHost(Host):
             if bundle.origin == self.origin and not self.chronicle.is_kept(bundle):
                 self.mistakes.append(f"sent step {bundle.step} before it was durable")
 
-    # The model: orders run one after the other, and take time
+    # The model: jobs run one after the other, and take time
 
-    def apply(self, window: ClosedWindow) -> None:
+    def compute(self, job: Job) -> None:
+        match job:
+            case ClosedWindow():
+                self._apply(job)
+            case Measure():
+                self._measure(job)
+            case TakeDigest(frontier_digest):
+                self._order(self._digested, frontier_digest)
+            case SumEpoch():
+                self._order(self._summed, job)
+            case Adopt(closed, others):
+                self._order(self.ledger.adopt, closed, others)
+            case Replay(pages):
+                self._order(self._replayed, pages)
+            case Refill(closed, pages):
+                self._order(self._rebuilt, closed, pages)
+
+    def _apply(self, window: ClosedWindow) -> None:
         if window.steps[0] <= window.steps[1]:
             if self.windows and window.steps[0] <= self.windows[-1].steps[1]:
                 self.mistakes.append(f"closed the window of step {window.steps[0]} after that of a later one")
@@ -164,7 +182,7 @@ class SeedfloodHost(Host):
             self._complain(find_waiting(self.node, window))
         self._order(self.ledger.apply, window.updates)
 
-    def measure(self, order: Measure) -> None:
+    def _measure(self, order: Measure) -> None:
         if not self.chronicle.has_anyone_left:  # else others may be further ahead
             self._complain(find_ahead(self.node, order, self._is_in_time, is_newcomer=self.is_newcomer))
         seconds = self.rng.uniform(self.pace.seconds_min, self.pace.seconds_max) * order.count
@@ -174,21 +192,6 @@ class SeedfloodHost(Host):
         """Does it measure no round before its time? To a newcomer liars may tell of later ones (`first_round`)."""
         misled = self.chronicle.newcomers if self.chronicle.is_lied_to else ()
         return origin not in self.chronicle.liars and origin not in misled
-
-    def digest(self, order: TakeDigest) -> None:
-        self._order(self._digested, order.frontier_digest)
-
-    def sum_epoch(self, order: SumEpoch) -> None:
-        self._order(self._summed, order)
-
-    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
-        self._order(self.ledger.adopt, closed, others)
-
-    def replay(self, pages: Iterator[Sequence[Update]]) -> None:
-        self._order(self._replayed, pages)
-
-    def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
-        self._order(self._rebuilt, closed, pages)
 
     def _replayed(self, pages: Iterator[Sequence[Update]]) -> None:
         for page in pages:
@@ -201,19 +204,17 @@ class SeedfloodHost(Host):
         is_changed = self.ledger.digest() != before
         if is_changed and not self.chronicle.is_tainted:
             self.mistakes.append("had wrong coefficients, though nothing had changed them")
-        self.driver.do(lambda now: self.node.rebuilt(is_changed, now))
+        self.driver.answered(Remade(is_changed))
 
     def _measured(self, order: Measure) -> None:
         self.is_key_fresh = False
-        self.driver.published(order.step, draw_round(self.rules, self.origin, order.step, self.rng))
+        self.driver.answered(Measured(order.step, draw_round(self.rules, self.origin, order.step, self.rng)))
 
     def _summed(self, order: SumEpoch) -> None:
-        closed = ClosedEpoch(order.epoch, order.frontier, self.ledger.coefficients(order.epoch))
-        self.driver.do(lambda now: self.node.summed(closed, now))
+        self.driver.answered(ClosedEpoch(order.epoch, order.frontier, self.ledger.coefficients(order.epoch)))
 
     def _digested(self, frontier_digest: bytes) -> None:
-        digest = self.ledger.digest()
-        self.driver.do(lambda now: self.node.digested(frontier_digest, digest, now))
+        self.driver.answered(ReplicaDigest(frontier_digest, self.ledger.digest()))
 
     def _order(self, action: Callable[..., None], *args: object) -> None:
         self.work.put(self.rng.uniform(*COMPUTE_SECONDS), action, *args)

@@ -18,7 +18,7 @@ from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
 from seedflood.training.models import distinct_parameters
-from seedflood.training.seedflood.rehearsal import Measured
+from seedflood.training.seedflood.rehearsal import Turn
 from seedflood.training.seedflood.trainer import Trainer
 from study.methods.clients import consensus_error
 from study.methods.method import Graph
@@ -46,12 +46,11 @@ class Relay:
         self._parameters = dict(distinct_parameters(base.model))
         self._start_F = parameters_to_vector(self._parameters.values()).detach().clone()
 
-    def advance(self) -> list[Measured]:
+    def advance(self) -> list[Turn]:
         """One round of every origin, and of every update on its way."""
         step, count = self.step, self.run.seedflood.local_steps
         told = [
-            Measured(origin, step, trainer.measure(origin, step, count))
-            for origin, trainer in enumerate(self.trainers, 1)
+            Turn(origin, step, trainer.measure(origin, step, count)) for origin, trainer in enumerate(self.trainers, 1)
         ]
         round_ = step // count
         for one, late in zip(told, self._late, strict=True):

@@ -17,7 +17,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.layers import find_slots
 from seedflood.training.seedflood.rates import default_learning_rate
-from seedflood.training.seedflood.rehearsal import Measured, Rehearsal
+from seedflood.training.seedflood.rehearsal import Rehearsal, Turn
 from seedflood.training.seedflood.trainer import Trainer
 from seedflood.transport.codec import encode
 from study.methods.clients import timed
@@ -114,7 +114,7 @@ class Coefficients(TwoSided):
         return float(steps), float(steps)
 
 
-def frame_bytes(told: Measured, key: Identity, run_id: bytes) -> int:
+def frame_bytes(told: Turn, key: Identity, run_id: bytes) -> int:
     """Of the bundle of a round, as it goes over a link."""
     bundle = Bundle(told.origin, told.step, told.round.probes)
     signed = bundle._replace(signature=key.sign(bundle.signed_bytes(run_id, key.public_key)))

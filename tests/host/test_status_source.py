@@ -9,6 +9,7 @@ from seedflood.config import Settings, single
 from seedflood.host.handover import Handover
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.status_source import StatusSource
+from seedflood.protocol.seedflood.outputs import Measured
 from seedflood.protocol.swarm.messages import Member
 from seedflood.transport.counters import LinkCounters
 
@@ -81,7 +82,7 @@ def test_nothing_happens_behind_the_back_of_a_view():
 
     def fill():
         seams.disk.is_full = True
-        driver.published(node.step, PROBES)
+        driver.answered(Measured(node.step, PROBES))
 
     def free():
         seams.disk.is_full = False

@@ -4,8 +4,8 @@ from origins import A, make_rules, replica
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.blockers import describe
-from seedflood.protocol.seedflood.messages import FrontierDigest, Updates
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Pulled
 from seedflood.protocol.swarm.rules import Patience
 
 PROBES = [(1, 2)]
@@ -42,12 +42,12 @@ def end_pulls(node, *peers, now=0.0):
     """Whatever was asked of these has been answered."""
     node.collect()
     for peer in peers:
-        node.pulled(peer.id, now)
+        node.answer(Pulled(peer.id), now)
     return node.collect()
 
 
 def publish(node, now=0.0, count=1):
-    node.published(node.step, PROBES * count, now)
+    node.answer(Measured(node.step, PROBES * count), now)
     return node.collect()
 
 
@@ -60,7 +60,7 @@ def answer_pull(node, peer, *messages, now=0.0):
     """The peer tells what it was asked for, to the end."""
     for message in messages:
         node.received(peer.id, message, now)
-    node.pulled(peer.id, now)
+    node.answer(Pulled(peer.id), now)
     return node.collect()
 
 
@@ -115,7 +115,7 @@ def complete(node, *held):
 def agree(node, *peers, now=0.0):
     """These say the same digest as the node, of what it has applied."""
     said = replica(*node.applied.held())
-    node.digested(said.frontier_digest, said.replica_digest, now)
+    node.answer(ReplicaDigest(said.frontier_digest, said.replica_digest), now)
     for peer in peers:
         node.received(peer.id, said, now)
     return node.collect()

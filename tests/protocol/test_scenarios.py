@@ -22,7 +22,16 @@ from seedflood.protocol.seedflood.messages import (
     Updates,
     Votes,
 )
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import (
+    ClosedWindow,
+    Measure,
+    Measured,
+    Pulled,
+    Rebuild,
+    Remade,
+    SumEpoch,
+    TakeDigest,
+)
 from seedflood.protocol.swarm.messages import Members, Ping, Pong
 from seedflood.protocol.swarm.rules import Patience
 
@@ -119,24 +128,24 @@ def loses_disk(ada):
 
 @when("ada has measured")
 def has_measured(ada):
-    ada.node.published(ada.node.step, [(1, 2)] * ada.rules.local_steps, ada.now)
+    ada.node.answer(Measured(ada.node.step, [(1, 2)] * ada.rules.local_steps), ada.now)
 
 
 @when("ada has taken the digest(?: of a (wrong) replica)?")
 def has_taken_digest(ada, wrong):
     taken = replica(digest=wrong or "same")
-    ada.node.digested(ada.asked.pop(), taken.replica_digest, ada.now)
+    ada.node.answer(ReplicaDigest(ada.asked.pop(), taken.replica_digest), ada.now)
 
 
 @when("ada has rebuilt her replica, which was wrong")
 def has_rebuilt(ada):
-    ada.node.rebuilt(True, ada.now)
+    ada.node.answer(Remade(True), ada.now)
 
 
 @when(r"ada has summed epoch (\d+)")
 def has_summed(ada, number):
     assert ada.sums[-1].epoch == int(number)
-    ada.node.summed(ada.sums[-1], ada.now)
+    ada.node.answer(ada.sums[-1], ada.now)
 
 
 @when(r"([\d.]+) seconds pass")
@@ -170,7 +179,7 @@ def is_gone(ada, name):
 
 @when(r"(\w+) has answered")
 def has_answered(ada, name):
-    ada.node.pulled(ORIGINS[name].id, ada.now)
+    ada.node.answer(Pulled(ORIGINS[name].id), ada.now)
 
 
 @when(r"(\w+) says goodbye after step 0")

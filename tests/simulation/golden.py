@@ -31,9 +31,11 @@ from pathlib import Path
 import pytest
 from reading import Reader
 
+from seedflood.host.seedflood.seams import Adopt, Refill, Replay
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc import orders
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Ping, Pong
 from seedflood.transport import codec
@@ -276,29 +278,27 @@ def _watch(patch, trace):
             trace.note("applied", host.index, "read", item)
             yield item
 
-    start, replay, rebuild = SeedfloodHost.start, SeedfloodHost.replay, SeedfloodHost.rebuild
+    start, compute = SeedfloodHost.start, SeedfloodHost.compute
 
     def started(host, **settings):
         trace.hosts[host.index] = host
         start(host, **settings)
 
+    def ordered(host, job):
+        match job:
+            case Replay() | Refill():
+                job = type(job)(*(read_aloud(host, items) for items in job))
+            case _:
+                trace.note("applied", host.index, *_told_of(job))
+        compute(host, job)
+
     patch.setattr(SeedfloodHost, "start", started)
-    patch.setattr(SeedfloodHost, "replay", lambda host, pages: replay(host, read_aloud(host, pages)))
-    patch.setattr(
-        SeedfloodHost,
-        "rebuild",
-        lambda host, sums, pages: rebuild(host, read_aloud(host, sums), read_aloud(host, pages)),
-    )
+    patch.setattr(SeedfloodHost, "compute", ordered)
     tap(Network, "_carry", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", item))
     tap(MemoryBundleJournal, "append", "kept", _appended)
     tap(MemoryBundleJournal, "commit", "kept", lambda disk: (disk._owner.index, "committed"))
     tap(MemoryBundleJournal, "replace", "kept", lambda disk, bundle: (disk._owner.index, "replaced", bundle))
     tap(MemoryBundleJournal, "adopt", "kept", lambda disk, closed: (disk._owner.index, "sum", closed))
-    tap(SeedfloodHost, "apply", "applied", _applied)
-    tap(SeedfloodHost, "measure", "applied", lambda host, order: (host.index, "measure", order.step, order.count))
-    tap(SeedfloodHost, "digest", "applied", lambda host, order: (host.index, "digest", order.frontier_digest))
-    tap(SeedfloodHost, "sum_epoch", "applied", lambda host, order: (host.index, "sum", order.epoch, order.frontier))
-    tap(SeedfloodHost, "adopt", "applied", lambda host, closed, others: (host.index, "adopt", closed, others))
 
 
 def _appended(
@@ -307,8 +307,15 @@ def _appended(
     return disk._owner.index, "durable" if durable else "open", bundles, members
 
 
-def _applied(host, window):
-    return host.index, "window", window.steps, window.updates, window.late, window.heard, window.missing
+def _told_of(job):
+    match job:
+        case ClosedWindow():
+            return "window", job.steps, job.updates, job.late, job.heard, job.missing
+        case Adopt():
+            return "adopt", *job
+        case _:
+            names = {Measure: "measure", TakeDigest: "digest", SumEpoch: "sum"}
+            return names[type(job)], *(getattr(job, one.name) for one in fields(job))
 
 
 def _write() -> None:

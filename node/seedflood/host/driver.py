@@ -106,6 +106,10 @@ class Driver:
         """Raises PeerError if the message is not allowed. The caller should then close the link."""
         self.do(lambda now: self.node.received(peer, message, now), source=peer)
 
+    def answered(self, answer: Any) -> None:
+        """Something that the node wanted done is done (`Algorithm.answer`)."""
+        self.do(lambda now: self.node.answer(answer, now))
+
     def pulled(self, peer: OriginId) -> None:
         """A pull from the peer has ended, complete or not."""
 

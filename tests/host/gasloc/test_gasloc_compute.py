@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,27 +10,36 @@ import pytest
 from seedflood.config import RunSettings, load_settings
 from seedflood.embedded import grammar
 from seedflood.errors import DiskFullError
-from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
+from seedflood.host.compute import Compute
 from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.host.gasloc.work import Places, Trouble, Work
 from seedflood.protocol.gasloc.orders import (
     Adopt,
+    Adopted,
     Correct,
     Drop,
     Encode,
     Keep,
     KeepCheckpoint,
+    KeptPart,
     Mix,
     OpenCopy,
+    Opened,
     Publish,
     Restore,
+    Restored,
     Share,
+    Stepped,
     Take,
     TakeLocalSteps,
+    Taken,
 )
 from seedflood.protocol.gasloc.rules import GaslocRules
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.loading import load_trainer
+from seedflood.training.gasloc.outer import Mixed
+from seedflood.training.gasloc.worker import LocalSteps
 
 RUN = {
     "mode": "gasloc",
@@ -58,31 +68,28 @@ def settings(tmp_path_factory):
 
 
 class Node:
-    """Answers of the compute side, the newest last; what is needed of the past."""
+    """What is needed of the past."""
 
     def __init__(self, needed=()):
-        self.past, self.answers, self.membership = set(needed), [], Membership()
+        self.past, self.membership = set(needed), Membership()
         self.rules = GaslocRules(bytes(32), bytes(32), 2, steps=RUN["steps"], local_steps=RUN["local_steps"])
 
     def needed(self):
         return self.past
 
-    def __getattr__(self, name):
-        return lambda *values, **facts: self.answers.append((name, values, facts))
 
-
-class Notes(Watcher):
+class Notes:
     def __init__(self):
         self.pieces, self.distances, self.troubles = [], [], []
 
-    def stepped(self, step, taken):
-        self.pieces.append((step, taken.steps))
-
-    def mixed(self, mixed):
-        self.distances.append(mixed.distance)
-
-    def troubled(self, sentence, reason):
-        self.troubles.append(sentence)
+    def heard(self, fact):
+        match fact:
+            case LocalSteps():
+                self.pieces.append((fact.step, fact.steps))
+            case Mixed():
+                self.distances.append(fact.distance)
+            case Trouble():
+                self.troubles.append(fact.sentence)
 
 
 class Host:
@@ -94,10 +101,12 @@ class Host:
         self.snapshots = snapshots or Snapshots(folder / "snapshots", 2)
         self.kept, self.incoming = KeptParts(folder / "kept"), Incoming(folder / "incoming")
         places = Places(self.incoming, self.kept, self.snapshots)
-        self.adapter = ComputeAdapter(
-            self.trainer, places, lambda job, then: then(job()), run_id=RUN_ID, watcher=self.notes
+        self.work, self.answers = Work(self.trainer, places, RUN_ID), []
+        self.work.node = self.node
+        self.compute = Compute(
+            lambda job, then: then(job()), lambda action: action(), self.work.begin, self.notes.heard
         )
-        self.adapter.node, self.adapter.do = self.node, lambda action: action(0.0)
+        self.compute.driver = SimpleNamespace(answered=self.answers.append)
 
     @property
     def values(self):
@@ -106,12 +115,12 @@ class Host:
     def put(self, *orders):
         """Returns the last answer."""
         for order in orders:
-            self.adapter.put(order)
-        return self.node.answers[-1] if self.node.answers else None
+            self.compute.put(order)
+        return self.answers[-1] if self.answers else None
 
     def begin(self):
         """Local steps, and their result made ready."""
-        return self.put(Restore(), TakeLocalSteps(0, 2), Encode(0, "bfloat16"))[1][0]
+        return self.put(Restore(), TakeLocalSteps(0, 2), Encode(0, "bfloat16")).content
 
     def receive(self, content):
         """A sink with all bytes of a content."""
@@ -139,12 +148,12 @@ MIX = Mix(0, (Share(OTHER, 0.5),), has_momentum=True)
 def test_a_round_that_a_crash_broke_off_ends_as_if_nothing_had_happened(settings, tmp_path, pair):
     one, theirs = pair
     one.put(KeepCheckpoint(1, 1))
-    assert one.keep(theirs)[0::2] == ("kept", {"is_right": True, "now": 0.0})
+    assert one.keep(theirs) == KeptPart(0, OTHER, theirs.digest, True)
     before = one.values
     one.put(MIX)
     assert not np.array_equal(one.values, before)
     again = Host(settings, tmp_path / "one", ONE, needed=[(0, OTHER)])
-    assert again.put(Restore()) == ("restored", (1, 1, 0.0), {})
+    assert again.put(Restore()) == Restored(1, 1)
     again.put(Correct(0, OTHER, 0.5))
     np.testing.assert_allclose(again.values, one.values, rtol=0, atol=1e-6)
     for name in ("anchor_F", "previous_F"):
@@ -170,22 +179,22 @@ def test_two_hosts_end_with_the_replica_of_one(settings, tmp_path, pair):
     one, _ = pair
     other = Host(settings, tmp_path / "third", OTHER)
     other.begin()
-    theirs = other.put(Publish())[1][0]
-    name, (content, _), _ = one.put(Take(OTHER, theirs.digest, one.receive(theirs)))
-    assert (name, content.digest) == ("taken", theirs.digest)
+    theirs = other.put(Publish()).content
+    content = one.put(Take(OTHER, theirs.digest, one.receive(theirs))).content
+    assert content.digest == theirs.digest
     assert bytes(content.read(0, content.size)) == bytes(theirs.read(0, theirs.size))
     assert np.array_equal(one.values, other.values)
     assert one.incoming.all() == []
     one.put(KeepCheckpoint(1, 1))
     again = Host(settings, tmp_path / "one", ONE)
     again.put(Restore())
-    assert again.put(Publish())[1][0].digest == theirs.digest
+    assert again.put(Publish()).content.digest == theirs.digest
 
 
 def test_what_is_not_the_replica_that_was_stated_changes_nothing(pair):
     one, theirs = pair
     before = one.values
-    assert one.put(Take(OTHER, bytes(32), one.receive(theirs)))[1][0] is None
+    assert one.put(Take(OTHER, bytes(32), one.receive(theirs))) == Taken(None)
     assert one.incoming.all() == [], "what was none is asked for from its first byte on"
     assert np.array_equal(one.values, before)
 
@@ -201,16 +210,16 @@ def huge(request, settings, tmp_path):
 
 def test_numbers_that_nobody_can_have_learned_are_not_kept_and_not_mixed(pair, huge):
     one, _ = pair
-    assert one.keep(huge.put(Encode(0, "bfloat16"))[1][0])[2]["is_right"] is False
+    assert not one.keep(huge.put(Encode(0, "bfloat16")).content).is_right
     one.put(Mix(0, (), has_momentum=True))
     assert np.abs(one.values).max() < 10
 
 
 def test_nobody_ends_with_such_numbers(pair, huge):
     one, _ = pair
-    theirs = huge.put(Publish())[1][0]
+    theirs = huge.put(Publish()).content
     before = one.values
-    assert one.put(Take(OTHER, theirs.digest, one.receive(theirs)))[1][0] is None
+    assert one.put(Take(OTHER, theirs.digest, one.receive(theirs))) == Taken(None)
     assert np.array_equal(one.values, before)
 
 
@@ -221,10 +230,10 @@ def test_a_copy_with_such_numbers_is_not_taken_and_its_donor_is_named(settings, 
         huge.trainer.worker.flat.values_F[:] = 0.01
         getattr(outer, where)[:] = 1e25
     huge.put(KeepCheckpoint(4, 7))
-    content = huge.put(OpenCopy(9))[1][1]
+    content = huge.put(OpenCopy(9)).content
     joiner = Host(settings, tmp_path / "joiner", 9)
     before = joiner.values
-    assert joiner.put(Adopt(OTHER, content.digest, joiner.receive(content)))[2]["is_right"] is False
+    assert not joiner.put(Adopt(OTHER, content.digest, joiner.receive(content))).is_right
     assert np.array_equal(joiner.values, before)
     assert joiner.notes.troubles == ["a copy was not taken"]
 
@@ -235,7 +244,7 @@ def test_other_bytes_than_were_offered_are_not_kept(pair):
     data = bytearray(sink.path.read_bytes())
     data[1000] ^= 1
     sink.path.write_bytes(data)
-    assert one.put(Keep(0, OTHER, theirs.digest, sink))[2]["is_right"] is False
+    assert not one.put(Keep(0, OTHER, theirs.digest, sink)).is_right
     assert one.kept.load(0, OTHER, len(one.values)) is None
     assert one.incoming.all() == []
 
@@ -261,22 +270,22 @@ def test_a_part_that_the_disk_has_lost_is_told_and_left_out(pair):
 
 def test_local_steps_are_many_jobs_and_one_answer(settings, tmp_path):
     one = Host(settings, tmp_path, ONE)
-    one.adapter._piece = 2
-    assert one.put(TakeLocalSteps(0, 5))[0] == "stepped"
+    one.work._piece = 2
+    assert one.put(TakeLocalSteps(0, 5)) == Stepped()
     assert one.notes.pieces[0] == (0, 2)
     assert sum(steps for _, steps in one.notes.pieces) == 5
-    assert len(one.node.answers) == 1
+    assert len(one.answers) == 1
 
 
 def test_a_copy_is_a_checkpoint_that_somebody_else_goes_on_from(settings, tmp_path, pair):
     donor, _ = pair
-    assert donor.put(OpenCopy(9))[1] == (9, None, 0, 0.0)
+    assert donor.put(OpenCopy(9)) == Opened(9, None, 0)
     donor.put(KeepCheckpoint(4, 7))
-    name, (peer, content, round_, _), _ = donor.put(OpenCopy(9))
-    assert (name, peer, round_) == ("opened", 9, 7)
+    peer, content, round_ = donor.put(OpenCopy(9))
+    assert (peer, round_) == (9, 7)
     joiner = Host(settings, tmp_path / "joiner", 9)
     answer = joiner.put(Adopt(ONE, content.digest, joiner.receive(content)))
-    assert answer[2]["is_right"] is True
+    assert answer == Adopted(True)
     assert joiner.trainer.worker.step == 2
     assert joiner.trainer.outer.offer is None
     joiner.put(TakeLocalSteps(7, 2), Encode(7, "bfloat16"), Mix(7, (), has_momentum=True))
@@ -289,9 +298,9 @@ def test_no_copy_brings_the_state_of_an_optimiser(settings, tmp_path, pair):
         state["exp_avg"].fill_(3e37)
         state["exp_avg_sq"].zero_()
     donor.put(KeepCheckpoint(4, 7))
-    content = donor.put(OpenCopy(9))[1][1]
+    content = donor.put(OpenCopy(9)).content
     joiner = Host(settings, tmp_path / "joiner", 9)
-    assert joiner.put(Adopt(ONE, content.digest, joiner.receive(content)))[2]["is_right"] is True
+    assert joiner.put(Adopt(ONE, content.digest, joiner.receive(content))).is_right
     before = joiner.values
     joiner.put(TakeLocalSteps(7, 2))
     assert np.abs(joiner.values - before).max() < 0.1
@@ -301,16 +310,16 @@ def test_no_copy_brings_the_state_of_an_optimiser(settings, tmp_path, pair):
 def test_what_is_no_copy_of_the_run_changes_nothing(settings, tmp_path, pair, spoil):
     donor, theirs = pair
     donor.put(KeepCheckpoint(4, 7))
-    content = donor.put(OpenCopy(9))[1][1]
+    content = donor.put(OpenCopy(9)).content
     joiner = Host(settings, tmp_path / "joiner", 9)
     before, digest = joiner.values, content.digest
     if spoil == "digest":
         digest = bytes(32)
     if spoil == "foreign":
-        joiner.adapter._run_id = "another"
+        joiner.work._run_id = "another"
     if spoil == "noise":
         content, digest = theirs, hashlib.sha256(theirs.read(0, theirs.size)).digest()
-    assert joiner.put(Adopt(ONE, digest, joiner.receive(content)))[2]["is_right"] is False
+    assert not joiner.put(Adopt(ONE, digest, joiner.receive(content))).is_right
     assert np.array_equal(joiner.values, before)
     assert joiner.incoming.all() == []
 
@@ -322,10 +331,10 @@ def test_a_full_disk_costs_a_checkpoint_and_no_more(settings, tmp_path):
 
     one = Host(settings, tmp_path, ONE, snapshots=Full(tmp_path / "snapshots", 2))
     one.begin()
-    answers = len(one.node.answers)
+    answers = len(one.answers)
     one.put(KeepCheckpoint(1, 1))
     assert one.notes.troubles == ["no checkpoint was written"]
-    assert len(one.node.answers) == answers
+    assert len(one.answers) == answers
 
 
 def test_a_checkpoint_that_cannot_be_used_is_out_of_the_way_of_the_next(settings, tmp_path):
@@ -335,6 +344,6 @@ def test_a_checkpoint_that_cannot_be_used_is_out_of_the_way_of_the_next(settings
     (path,) = (tmp_path / "snapshots").glob("*.safetensors")
     path.write_bytes(b"torn")
     again = Host(settings, tmp_path, ONE, snapshots=Snapshots(tmp_path / "snapshots", 1))
-    assert again.put(Restore()) == ("restored", (0, 0, 0.0), {})
+    assert again.put(Restore()) == Restored(0, 0)
     again.put(TakeLocalSteps(0, 2), Encode(0, "bfloat16"), KeepCheckpoint(1, 1))
-    assert Host(settings, tmp_path, ONE).put(Restore())[1][:2] == (1, 1)
+    assert Host(settings, tmp_path, ONE).put(Restore()) == Restored(1, 1)

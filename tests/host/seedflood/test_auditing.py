@@ -40,7 +40,7 @@ def agreed(**rules):
     """A node whose replica was seen to equal a neighbour's."""
     node = linked(B, C, D, steps=1000, **rules)
     frontier = node.applied.digest()
-    node.digested(frontier, b"s" * 32, 0.0)
+    node.answer(ReplicaDigest(frontier, b"s" * 32), 0.0)
     hear(node, B, ReplicaDigest(frontier, b"s" * 32))
     assert node.is_ready
     return node

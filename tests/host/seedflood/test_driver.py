@@ -9,9 +9,18 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.history import PAGE_BUNDLES, pages
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, FrontierDigest
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, FrontierDigest, ReplicaDigest
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS, joined
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Outputs, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import (
+    ClosedWindow,
+    Measure,
+    Measured,
+    Outputs,
+    Pulled,
+    Rebuild,
+    SumEpoch,
+    TakeDigest,
+)
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Event
@@ -86,8 +95,8 @@ CALLS = [
     ("connected", (PEER, "hello"), ("connected", PEER, "hello", 10.0)),
     ("disconnected", (PEER, "gone"), ("disconnected", PEER, 10.0, "gone")),
     ("received", (PEER, MESSAGE), ("received", PEER, MESSAGE, 10.0)),
-    ("pulled", (PEER,), ("pulled", PEER, 10.0)),
-    ("published", (3, [(1, 2)]), ("published", 3, [(1, 2)], 10.0)),
+    ("pulled", (PEER,), ("answer", Pulled(PEER), 10.0)),
+    ("answered", (Measured(3, [(1, 2)]),), ("answer", Measured(3, [(1, 2)]), 10.0)),
     ("leave", (), ("leave", 10.0, None)),
     ("tick", (), ("tick", 10.0)),
 ]
@@ -103,8 +112,8 @@ def test_whatever_happened_is_told_to_the_node_with_the_time_and_its_outputs_are
 
 def test_an_answer_of_the_model_is_given_with_the_time_and_its_outputs_are_honoured():
     driver, node, seams = make_driver(**EVERYTHING)
-    driver.do(lambda now: node.digested(b"f", b"r", now))
-    assert node.calls == [("digested", b"f", b"r", 10.0)]
+    driver.answered(ReplicaDigest(b"f", b"r"))
+    assert node.calls == [("answer", ReplicaDigest(b"f", b"r"), 10.0)]
     assert seams.names == IN_ORDER
 
 

@@ -15,10 +15,19 @@ from itertools import count
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import (
+    Adopted,
+    Checkpointed,
+    Encoded,
     Keep,
+    KeptPart,
     Mix,
     OpenCopy,
+    Opened,
+    Ready,
+    Restored,
+    Stepped,
     TakeLocalSteps,
+    Taken,
 )
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
 from seedflood.protocol.swarm.messages import Member, Opaque
@@ -110,12 +119,12 @@ class Compute:
             self.replica.restore(newest.data, is_closing=self.host.world.rules.is_closing(newest.round - 1))
             self.replica.mixed, self.replica.own = dict(newest.mixed), newest.own
         numbers = (newest.serial, newest.round) if newest is not None else (0, 0)
-        self.host.do(lambda now: node.restored(*numbers, now))
+        self.host.answer(Restored(*numbers))
 
     def takelocalsteps(self, order):
         self.replica.take_steps(order.count)
         self.host.drifted += order.count * self.host.drift
-        self.host.do(self.host.node.stepped)
+        self.host.answer(Stepped())
 
     def encode(self, order):
         if self.host.world.rules.is_closing(order.round):
@@ -125,7 +134,7 @@ class Compute:
         if not self.host.world.rules.is_closing(order.round):
             self.host.encoded.append((order.round, content.digest))
         self.host.allowed = self.host.patience_seconds()
-        self.host.do(lambda now: self.host.node.encoded(content, now))
+        self.host.answer(Encoded(content))
 
     def keep(self, order):
         is_right = digest_of(order.sink.data) == order.digest
@@ -133,7 +142,7 @@ class Compute:
             theirs = read(order.sink.data, len(self.ours))
             self.host.disk.kept[order.round, order.partner] = minus(self.ours, theirs)  # perhaps the round is over
         kept = (order.round, order.partner, order.digest)
-        self.host.do(lambda now: self.host.node.kept(*kept, is_right=is_right, now=now))
+        self.host.answer(KeptPart(*kept, is_right))
 
     def mix(self, order):
         found = self.host.mixes if order.has_momentum else self.host.closing
@@ -144,7 +153,7 @@ class Compute:
 
     def publish(self, order):
         content = Bytes(spell(self.replica.values, self.host.padding))
-        self.host.do(lambda now: self.host.node.published(content, now))
+        self.host.answer(Ready(content))
 
     def take(self, order):
         content = None
@@ -152,7 +161,7 @@ class Compute:
             self.replica.take(read(order.sink.data, len(self.values)))
             self.host.taken += 1
             content = Bytes(spell(self.replica.values, self.host.padding))
-        self.host.do(lambda now: self.host.node.taken(content, now))
+        self.host.answer(Taken(content))
 
     def correct(self, order):
         self._pull(order.round, order.partner, order.weight)
@@ -171,7 +180,7 @@ class Compute:
         def write():
             if host.life == life:
                 host.disk.checkpoints = sorted([*host.disk.checkpoints, kept], key=lambda one: one.serial)
-                host.do(lambda now: host.node.checkpointed(order.serial, now))
+                host.answer(Checkpointed(order.serial))
 
         host.world.at(host.world.now + host.disk_seconds(), write)
 
@@ -179,14 +188,14 @@ class Compute:
         host = self.host
         found = host.disk.checkpoints[-1] if host.disk.checkpoints else None
         content = Bytes(found.data) if found else None
-        host.do(lambda now: host.node.opened(order.peer, content, found.round if found else 0, now))
+        host.answer(Opened(order.peer, content, found.round if found else 0))
 
     def adopt(self, order):
         is_right = digest_of(order.sink.data) == order.digest
         if is_right:
             self.replica.restore(bytes(order.sink.data))
             self.host.adopted += 1
-        self.host.do(lambda now: self.host.node.adopted(is_right=is_right, now=now))
+        self.host.answer(Adopted(is_right))
 
     def _pull(self, round_, partner, weight):
         self.replica.pull((round_, partner), weight, self.host.disk.kept[round_, partner])
@@ -284,6 +293,9 @@ class Host:
             action(self.world.now)
         finally:
             self.honour(self.node.collect())
+
+    def answer(self, answer):
+        self.do(lambda now: self.node.answer(answer, now))
 
     def honour(self, out):
         """Persist, send, then all else."""

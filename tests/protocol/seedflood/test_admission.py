@@ -8,6 +8,7 @@ from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.seedflood.epochs import digest_of
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX, LOSS_BYTES, SCALAR_MAX, Updates
+from seedflood.protocol.seedflood.outputs import Measured
 from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs, encode_coefficients
 from seedflood.protocol.swarm import messages
 from seedflood.protocol.swarm.messages import Members
@@ -209,7 +210,7 @@ def test_a_bundle_with_a_wrong_signature_raises_and_nothing_of_its_message_is_us
 
 def test_a_bundle_of_another_run_has_a_wrong_signature():
     node = B.node(replace(make_rules(clients=1), run_id=b"x" * 32))
-    node.published(0, PROBES, 0.0)
+    node.answer(Measured(0, PROBES), 0.0)
     (foreign,) = node.collect().bundles
     with pytest.raises(PeerError):
         linked(B).received(B.id, Updates((foreign,)), 0.0)

@@ -9,6 +9,7 @@ from origins import A, B, C, D, make_rules, pretend_signature, verify
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import Measured, Pulled
 from seedflood.protocol.seedflood.statement import Stated, pack
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.gate import Gate
@@ -53,7 +54,7 @@ def linked(*peers, **settings):
         node.connected(peer.id, peer.hello(), 0.0)
     node.collect()
     for peer in peers:
-        node.pulled(peer.id, 0.0)
+        node.answer(Pulled(peer.id), 0.0)
     node.collect()
     return node
 
@@ -146,7 +147,7 @@ def test_a_host_whose_time_is_over_is_known_to_be_gone_when_a_peer_links_that_do
 
 def test_a_window_no_longer_waits_for_who_was_removed():
     node = linked(B, C)
-    node.published(node.step, PROBES, 0.0)
+    node.answer(Measured(node.step, PROBES), 0.0)
     node.collect()
     assert windows(hear(node, B, B.updates(0))) == []
     assert [window.steps for window in windows(hear(node, B, WITHOUT_C))] == [(0, 0)]

@@ -10,7 +10,7 @@ from origins import A, B, C, make_rules, pretend_signature, verify
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.outputs import Rebuild
+from seedflood.protocol.seedflood.outputs import CutOff, Pulled, Rebuild
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member
@@ -42,7 +42,7 @@ class Desk:
         self.node = Node(rules, Member(A.public_key, A.name, 1), A.sign, verify, gate=gate)
         self.node.start(sorted(self.journal), [], 0.0)
         self.node.connected(B.id, B.hello(), 0.0)
-        self.node.pulled(B.id, 0.0)
+        self.node.answer(Pulled(B.id), 0.0)
         self.carry_out()
 
     def carry_out(self):
@@ -52,7 +52,7 @@ class Desk:
         for origin, spans in out.cut:
             gone = [one for one in sorted(self.journal) if any(map(one.tells_of, spans))]
             self.journal -= set(gone)
-            self.node.cut_off(origin, gone, 0.0)
+            self.node.answer(CutOff(origin, gone), 0.0)
         return out
 
     def follow(self, roster):

@@ -9,8 +9,9 @@ from seedflood.errors import DiskFullError, JournalError
 from seedflood.host.driver import RETRY_SECONDS
 from seedflood.host.seedflood import backlog as backlog_module
 from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.seams import Refill
 from seedflood.protocol.seedflood.messages import Updates
-from seedflood.protocol.seedflood.outputs import Measure
+from seedflood.protocol.seedflood.outputs import Measure, Measured
 
 
 class Host:
@@ -21,7 +22,7 @@ class Host:
         self.driver = SeedfloodDriver(self.node, *self.seams.seams, lambda: self.now)
 
     def publish(self):
-        self.driver.published(self.node.step, PROBES)
+        self.driver.answered(Measured(self.node.step, PROBES))
 
     def fill(self):
         """The disk is full when our bundle should be written."""
@@ -182,7 +183,7 @@ def test_a_rebuild_meanwhile_knows_what_is_not_written(full):
     full.driver.received(B.id, B.updates(0))
     full.driver.received(C.id, C.updates(0))
     full.seams.take()
-    full.driver._compute.rebuild(iter(()), full.driver._history(full.node.applied))
+    full.driver._compute(Refill(iter(()), full.driver._history(full.node.applied)))
     ((_, closed, updates),) = full.seams.take("rebuild")
     assert (closed, sorted(update.step for update in updates)) == ([], [0, 0, 0])
 

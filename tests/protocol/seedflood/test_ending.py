@@ -18,7 +18,7 @@ from nodes import (
 from origins import A, B, C, replica
 
 from seedflood.protocol.seedflood.messages import FrontierDigest
-from seedflood.protocol.seedflood.outputs import Rebuild
+from seedflood.protocol.seedflood.outputs import Rebuild, Remade, Replaced
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.messages import Members
 
@@ -72,11 +72,11 @@ def test_a_node_does_not_end_in_agreement_with_a_neighbour_whose_replica_differs
 def test_a_node_that_all_agree_with_does_not_end_before_its_replica_is_that_of_its_journal():
     node = finishing()
     hear(node, B, complete(node, *FULL))
-    node.settled(SAID, OTHER, 1.0)
+    node.answer(Replaced(SAID, OTHER), 1.0)
     assert not agree(node, B, now=1.0).is_finished
     assert len(orders(tick(node, 2.0), Rebuild)) == 1
     assert not agree(node, B, now=2.0).is_finished
-    node.rebuilt(True, 3.0)
+    node.answer(Remade(True), 3.0)
     assert agree(node, B, now=3.0).is_finished
 
 
@@ -84,29 +84,29 @@ def test_a_node_that_waits_for_its_own_replica_names_nobody_else():
     node = finishing()
     agree(node)
     assert waiting_for(node) == ["bob"]
-    node.settled(SAID, OTHER, 1.0)
+    node.answer(Replaced(SAID, OTHER), 1.0)
     assert waiting_for(node) == ["its own replica, which is made again"]
 
 
 def test_who_has_no_patience_left_waits_all_the_same_until_its_replica_is_that_of_its_journal():
     node = finishing("bounded")
-    node.settled(SAID, OTHER, 57.0)
+    node.answer(Replaced(SAID, OTHER), 57.0)
     assert len(orders(tick(node, 58.0), Rebuild)) == 1
-    node.settled(OTHER, THIRD, 58.5)
-    node.rebuilt(True, 59.0)
+    node.answer(Replaced(OTHER, THIRD), 58.5)
+    node.answer(Remade(True), 59.0)
     out = tick(node, 60.0)
     assert (len(orders(out, Rebuild)), out.is_finished) == (1, False)
-    node.rebuilt(True, 61.0)
+    node.answer(Remade(True), 61.0)
     assert node.collect().is_finished
 
 
 def test_who_contradicts_itself_without_end_keeps_nobody_from_ending():
     node = finishing("bounded")
-    node.settled(SAID, OTHER, 59.0)
+    node.answer(Replaced(SAID, OTHER), 59.0)
     assert len(orders(tick(node, 60.0), Rebuild)) == 1
-    node.settled(OTHER, THIRD, 60.5)
+    node.answer(Replaced(OTHER, THIRD), 60.5)
     assert not node.collect().is_finished
-    node.rebuilt(True, 61.0)
+    node.answer(Remade(True), 61.0)
     out = node.collect()
     assert out.is_finished
     assert "the run ends with a replica that is behind its journal" in events(out)
@@ -118,7 +118,7 @@ def test_a_doubt_that_comes_when_patience_ends_is_looked_into_first():
     assert "replicas differ" in events(hear(node, B, replica(*FULL, digest="other"), 59.9))
     out = tick(node, 60.0)
     assert (len(orders(out, Rebuild)), out.is_finished) == (1, False)
-    node.rebuilt(False, 60.5)
+    node.answer(Remade(False), 60.5)
     assert node.collect().is_finished
     assert not node.is_doubted
 
@@ -128,7 +128,7 @@ def test_a_doubt_that_making_the_replica_again_does_not_settle_keeps_nobody_from
     agree(node)
     hear(node, B, replica(*FULL, digest="other"), 59.9)
     tick(node, 60.0)
-    node.rebuilt(True, 60.5)
+    node.answer(Remade(True), 60.5)
     assert node.collect().is_finished
     assert node.is_doubted
 

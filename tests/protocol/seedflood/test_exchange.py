@@ -20,7 +20,7 @@ from origins import A, B, C, epoch, replica, standing
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Votes
-from seedflood.protocol.seedflood.outputs import Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import Rebuild, Remade, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.messages import Goodbye, Members, Ping, Pong
 
@@ -157,7 +157,7 @@ def test_a_node_is_ready_once_its_replica_was_seen_to_equal_a_neighbours():
     node = catching_up()
     hear(node, B, standing(A.held(2), B.held(2)), 1.0)
     said = replica(A.held(2), B.held(2))
-    node.digested(said.frontier_digest, said.replica_digest, 2.5)
+    node.answer(ReplicaDigest(said.frontier_digest, said.replica_digest), 2.5)
     (agreed,) = [event.facts for event in node.collect().events if event.name == "replica agrees"]
     assert agreed == {"peer": "bob", "seconds_since_link": 1.5}
     assert not node.is_ready  # it has not caught up yet
@@ -238,7 +238,7 @@ def test_a_node_whose_replica_was_wrong_is_ready_again_when_its_new_digest_equal
     node = doubtful()
     tick(node, 2.0)
     assert not node.is_ready
-    node.rebuilt(True, 3.0)
+    node.answer(Remade(True), 3.0)
     (told,) = [event.facts for event in node.collect().events if event.name == "replica rebuilt"]
     assert told == {"was_wrong": True}
     assert not node.is_ready
@@ -250,7 +250,7 @@ def test_a_node_whose_replica_was_wrong_is_ready_again_when_its_new_digest_equal
 def test_a_node_whose_replica_was_right_is_ready_and_a_lone_liar_does_not_change_that():
     node = doubtful()
     tick(node, 2.0)
-    node.rebuilt(False, 3.0)
+    node.answer(Remade(False), 3.0)
     agree(node, now=3.0)
     hear(node, B, replica(digest="other"), 3.0)
     assert node.is_ready
@@ -263,12 +263,12 @@ def test_sums_of_a_replica_in_doubt_are_taken_again():
         hear(node, B, B.updates(step))
         out = publish(node)
     (order,) = orders(out, SumEpoch)
-    node.summed(epoch(order.epoch, *order.frontier), 0.0)
+    node.answer(epoch(order.epoch, *order.frontier), 0.0)
     node.collect()
     agree(node)
     hear(node, B, replica(*node.applied.held(), digest="other"))
     assert orders(tick(node, 2.0), SumEpoch) == []
-    node.rebuilt(True, 3.0)
+    node.answer(Remade(True), 3.0)
     assert orders(node.collect(), SumEpoch) == [order]
 
 
@@ -290,7 +290,7 @@ def test_members_whose_sums_are_other_than_ours_raise_a_doubt():
         hear(node, B, B.updates(step))
         out = publish(node)
     (order,) = orders(out, SumEpoch)
-    node.summed(epoch(order.epoch, *order.frontier, total=1), 0.0)
+    node.answer(epoch(order.epoch, *order.frontier, total=1), 0.0)
     node.collect()
     out = hear(node, B, Votes((B.vote(epoch(order.epoch, *order.frontier, total=2)),)))
     assert (out.compact, "replicas differ" in events(out)) == ([], True)

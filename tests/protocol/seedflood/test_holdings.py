@@ -22,7 +22,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood import holdings
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, FrontierDigest, Votes
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
-from seedflood.protocol.seedflood.outputs import Measure, SumEpoch
+from seedflood.protocol.seedflood.outputs import Measure, Replaced, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.messages import Pong
 
@@ -206,7 +206,7 @@ def test_a_sum_is_voted_for_once_and_compacted_when_all_have_voted_for_it():
         for order in publish(node).orders:
             if isinstance(order, SumEpoch):
                 sums.append(epoch(order.epoch, *order.frontier, total=order.epoch))
-                node.summed(sums[-1], 0.0)
+                node.answer(sums[-1], 0.0)
                 out = node.collect()
                 assert out.is_durable
                 ours += [vote for message in sent(out, B, Votes) for vote in message.votes]
@@ -226,7 +226,7 @@ def closing(**kept):
         out = publish(node)
     (order,) = [one for one in out.orders if isinstance(one, SumEpoch)]
     closed = epoch(0, *order.frontier, total=7)
-    node.summed(closed, 0.0)
+    node.answer(closed, 0.0)
     return node, closed, node.collect()
 
 
@@ -314,5 +314,5 @@ def test_a_window_hears_of_a_step_that_a_proof_has_brought():
     node = linked(B, steps=9)
     publish(node)
     assert node.step == 0
-    node.settled(None, B.bundle(0), 1.0)
+    node.answer(Replaced(None, B.bundle(0)), 1.0)
     assert node.step == 1

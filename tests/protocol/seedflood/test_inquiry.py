@@ -13,7 +13,7 @@ from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.seedflood import inquiry
 from seedflood.protocol.seedflood.inquiry import BLOCK_STEPS, Contents
 from seedflood.protocol.seedflood.messages import BlockDigests, Equivocation, Updates
-from seedflood.protocol.seedflood.outputs import Rebuild, SumEpoch
+from seedflood.protocol.seedflood.outputs import Pulled, Rebuild, Remade, Replaced, SumEpoch
 
 ONE, OTHER = B.bundle(0, scalar=7), B.bundle(0, scalar=8)
 
@@ -136,7 +136,7 @@ def test_a_block_that_differs_is_pulled_as_if_it_were_lacking_and_held_against_t
     assert [(peer, Frontier(held).holds(B.id, 0)) for peer, held in out.pull] == [(B.id, False)]
     out = hear(node, B, B.updates(0))
     assert out.check == [(B.id, ONE)]
-    node.pulled(B.id, 0.0)
+    node.answer(Pulled(B.id), 0.0)
     node.collect()
     assert hear(node, B, B.updates(0)).check == []
 
@@ -146,7 +146,7 @@ def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
     for now in range(200):
         if hear(node, B, make_contents(OTHER).told(), now).pull:
             asked.append(now)
-            node.pulled(B.id, now)
+            node.answer(Pulled(B.id), now)
             node.collect()
     assert asked == [0, 4, 12, 28, 60, 124]
 
@@ -220,7 +220,7 @@ def test_who_links_later_is_told_one_proof_of_each_culprit_and_again_when_it_lin
 
 def test_what_was_applied_already_is_made_again_from_the_journal():
     node = deceived()
-    node.settled(ONE, OTHER, 1.0)
+    node.answer(Replaced(ONE, OTHER), 1.0)
     out = tick(node, 2.0)
     assert [order for order in out.orders if isinstance(order, Rebuild)] != []
 
@@ -232,11 +232,11 @@ def test_who_is_going_to_make_its_replica_again_tells_all_neighbours_what_its_jo
     publish(node)
     told = []
     for now in (2.0, 4.0, 6.0):
-        node.settled(ONE, OTHER, now)
+        node.answer(Replaced(ONE, OTHER), now)
         out = tick(node, now)
         told.append([len(sent(out, peer, BlockDigests)) for peer in (B, C)])
         if orders(out, Rebuild):
-            node.rebuilt(True, now)
+            node.answer(Remade(True), now)
     assert not orders(out, Rebuild)  # there were two just now
     assert told == [[1, 1], [0, 0], [1, 1]]
 
@@ -245,18 +245,18 @@ def test_no_epoch_is_summed_before_the_coefficients_are_those_of_the_journal():
     node = linked(B, steps=1, refresh_period=1)
     hear(node, B, B.updates(0))
     assert orders(publish(node), SumEpoch) != []
-    node.settled(ONE, OTHER, 1.0)
+    node.answer(Replaced(ONE, OTHER), 1.0)
     assert orders(node.collect(), SumEpoch) == []
     out = tick(node, 2.0)
     assert (orders(out, SumEpoch), len(orders(out, Rebuild))) == ([], 1)
-    node.rebuilt(True, 3.0)
+    node.answer(Remade(True), 3.0)
     assert len(orders(node.collect(), SumEpoch)) == 1
 
 
 def test_what_waits_for_its_window_is_replaced_there():
     node = linked(B)
     hear(node, B, B.updates(0))
-    node.settled(ONE, OTHER, 0.0)
+    node.answer(Replaced(ONE, OTHER), 0.0)
     out = publish(node)
     assert [u.told for order in out.orders for u in getattr(order, "updates", ()) if u.origin == B.id] == [
         OTHER.probes[0]
@@ -300,7 +300,7 @@ def test_what_was_measured_is_applied_beside_what_skips_it(is_applied):
         publish(node, 2)
     assert node.applied.holds(B.id, 1) == is_applied
     assert node.may_insert(MEASURED)
-    node.settled(None, MEASURED, 1.0)
+    node.answer(Replaced(None, MEASURED), 1.0)
     out = tick(node, 2.0)
     assert [order for order in out.orders if isinstance(order, Rebuild)] != [] or not is_applied
     assert (MEASURED in node.seedflood.holdings.pending) != is_applied
@@ -314,7 +314,7 @@ def test_of_two_bundles_of_one_step_the_one_that_skips_more_stands_and_nothing_h
         node.inquiry.contradicted(B.id, one, other)
         assert node.collect().settle == [Equivocation(more, fewer)]
     hear(node, B, Updates((fewer,)))
-    node.settled(fewer, more, 0.0)
+    node.answer(Replaced(fewer, more), 0.0)
     assert node.frontier.mark(B.id) == 3
 
 

@@ -25,7 +25,7 @@ from seedflood.protocol.frontier import RANGES_MAX, is_tellable
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS
 from seedflood.protocol.seedflood.messages import Updates
-from seedflood.protocol.seedflood.outputs import Measure
+from seedflood.protocol.seedflood.outputs import Measure, Measured, Pulled
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rounds import FOREMOST_ROUNDS_MAX
 from seedflood.protocol.swarm.delays import HOP_SECONDS_MIN
@@ -71,7 +71,7 @@ def test_a_joining_node_pulls_and_says_nothing_before_it_has_caught_up():
     node.connected(B.id, B.hello([B.held(3)]), 0.0)
     out = node.collect()
     assert out.pull == [(B.id, ())]
-    node.published(0, PROBES, 0.0)
+    node.answer(Measured(0, PROBES), 0.0)
     assert node.collect().bundles == []
     out = answer_pull(node, B, B.updates(0, 1, 2))
     assert measure_of(out) == Measure(2, 1)
@@ -112,7 +112,7 @@ def test_a_pull_that_broke_off_is_asked_for_again_at_the_next_comparison():
     node = started()
     node.connected(B.id, B.hello([B.held(3)]), 0.0)
     node.collect()
-    node.pulled(B.id, 1.0)
+    node.answer(Pulled(B.id), 1.0)
     assert node.collect().pull == []
     node.tick(2.0)
     assert [peer for peer, _ in node.collect().pull] == [B.id]
@@ -163,10 +163,10 @@ def test_an_own_bundle_is_signed():
 
 def test_a_measurement_of_another_step_than_the_awaited_one_is_not_published():
     node = linked(B)
-    node.published(1, PROBES, 0.0)
+    node.answer(Measured(1, PROBES), 0.0)
     assert node.collect().bundles == []
     publish(node)
-    node.published(0, PROBES, 0.0)
+    node.answer(Measured(0, PROBES), 0.0)
     assert node.collect().bundles == []
 
 

@@ -25,7 +25,7 @@ from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, Updates, Votes
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Pulled, SumEpoch, TakeDigest
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Hello, Members
 from seedflood.protocol.swarm.rules import Patience
@@ -244,7 +244,7 @@ class NodesTogether(RuleBasedStateMachine):
                 for part in self.answer_pull(receiver, frontier):
                     self.put(receiver, sender.origin.id, part)
             case ("pulled",):
-                receiver.node.pulled(sender.origin.id, self.now)
+                receiver.node.answer(Pulled(sender.origin.id), self.now)
             case _:
                 receiver.node.received(sender.origin.id, item, self.now)
         self.honour(receiver)
@@ -277,7 +277,7 @@ class NodesTogether(RuleBasedStateMachine):
         order, host.order = host.order, None
         probes = [(STEP_MAX & hash((scalar, k)) & 0xFFFF, scalar) for k in range(order.count)]
         before = host.node.frontier.last(host.origin.id)
-        host.node.published(order.step, probes, self.now)
+        host.node.answer(Measured(order.step, probes), self.now)
         if host.node.frontier.last(host.origin.id) > before:
             for k, probe in enumerate(probes):
                 assert (host.origin.id, order.step + k) not in self.published

@@ -3,6 +3,7 @@
 from nodes import applied_steps, hear, linked, measure_of, publish, started, tick, windows
 from origins import A, B, C, D
 
+from seedflood.protocol.seedflood.outputs import Pulled
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX
 from seedflood.protocol.swarm.messages import Members
@@ -59,7 +60,7 @@ def test_a_restart_opens_the_windows_again_that_may_not_have_been_applied():
     node = started(journal=journal, members=[A.member(), B.member()], incarnation=2, delay=2)
     node.connected(B.id, B.hello([B.held(4)]), 0.0)
     node.collect()
-    node.pulled(B.id, 0.0)
+    node.answer(Pulled(B.id), 0.0)
     out = node.collect()
     assert applied_steps(out) == [((2, 1), [0, 0, 1, 1]), ((2, 2), [2, 2])]
     assert measured(out) == 5
@@ -73,7 +74,7 @@ def test_whoever_joins_while_no_window_can_have_closed_begins_with_the_others():
     node.collect()
     node.received(B.id, B.updates(0, 1), 0.0)
     node.received(B.id, C.updates(0, 1), 0.0)
-    node.pulled(B.id, 0.0)
+    node.answer(Pulled(B.id), 0.0)
     assert measured(node.collect()) == 0
 
 
@@ -82,7 +83,7 @@ def test_whoever_joins_later_keeps_the_windows_open_that_the_others_keep_open():
     node.connected(B.id, B.hello([B.held(10)]), 0.0)
     node.collect()
     node.received(B.id, B.updates(*range(10)), 0.0)
-    node.pulled(B.id, 0.0)
+    node.answer(Pulled(B.id), 0.0)
     out = node.collect()
     assert measured(out) == 9
     assert sorted(step for _, steps in applied_steps(out) for step in steps) == list(range(7))

@@ -9,12 +9,13 @@ from typing import Any
 import structlog
 
 from seedflood.config import Settings
+from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread, nothing
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.gasloc.compute_adapter import ComputeAdapter, Places, Watcher
 from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.host.gasloc.tokens import Tokens
+from seedflood.host.gasloc.work import Places, Resumed, Trouble, Work
 from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, RESULT_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
 from seedflood.host.report import Report
 from seedflood.host.results import Results
@@ -69,7 +70,7 @@ async def open_gasloc(
     return GaslocEngine(settings, trainer, journal, places, compute)
 
 
-class GaslocEngine(Engine, Watcher):
+class GaslocEngine(Engine):
     """One node that trains by GASLoC."""
 
     node: GaslocNode
@@ -116,10 +117,11 @@ class GaslocEngine(Engine, Watcher):
         sign, incoming = shell.identity.sign, self._places.incoming
         self.node = GaslocNode(rules, member, sign, verify, incoming, habits, shell.gate)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
-        adapter = ComputeAdapter(self.trainer, self._places, shell.run, run.run_id(), self)
-        driver = GaslocDriver(self.node, self.journal, shell.links, shell.observer, shell.clock, adapter.put)
-        adapter.node, adapter.do = self.node, lambda action: shell.drive(lambda: driver.do(action))
-        self.driver = driver
+        work = Work(self.trainer, self._places, run.run_id())
+        work.node = self.node
+        compute = Compute(shell.run, shell.drive, work.begin, self._computed)
+        self.driver = GaslocDriver(self.node, self.journal, shell.links, shell.observer, shell.clock, compute.put)
+        compute.driver = self.driver
 
     def start(self) -> None:
         self._results.evaluate_before()
@@ -128,23 +130,31 @@ class GaslocEngine(Engine, Watcher):
     def used(self) -> Use:
         return Use(self.node.news, in_vain=sum(self.node.admission.refused.values()))
 
-    # What the model did (Watcher)
+    # What the model did
 
-    def loaded(self, what: str, step: int) -> None:
-        self._hub.tell(f"{what} loaded", step=step)
+    def _computed(self, fact: Resumed | LocalSteps | Mixed | Trouble) -> None:
+        match fact:
+            case Resumed(what, step):
+                self._hub.tell(f"{what} loaded", step=step)
+            case LocalSteps():
+                self._stepped(fact)
+            case Mixed():
+                self._mixed(fact)
+            case Trouble(sentence, reason):
+                self._hub.tell(sentence, "error", reason=reason)
 
-    def stepped(self, step: int, taken: LocalSteps) -> None:
+    def _stepped(self, taken: LocalSteps) -> None:
         self._shell.identity.use()
         loss = round(taken.loss, 4) if math.isfinite(taken.loss) else None
-        self._hub.measured(step, taken.steps, loss, taken.seconds)
+        self._hub.measured(taken.step, taken.steps, loss, taken.seconds)
         self._tokens.add(taken.tokens, taken.seconds)
         self._show_tokens()
         if taken.skipped:
             sentence = "the gradient is not finite; nothing is learned of such steps"
-            self._hub.tell(sentence, "warning", step=step, steps=taken.skipped)
+            self._hub.tell(sentence, "warning", step=taken.step, steps=taken.skipped)
         self._tell_progress_if_due()
 
-    def mixed(self, mixed: Mixed) -> None:
+    def _mixed(self, mixed: Mixed) -> None:
         if mixed.neighbours and math.isfinite(mixed.distance):
             self._distance = mixed.distance
             self.node.show(consensus_distance=mixed.distance)
@@ -152,9 +162,6 @@ class GaslocEngine(Engine, Watcher):
         self._show_tokens()
         self._results.evaluate_on_the_way(self.node.step)
         self._tell_progress_if_due()
-
-    def troubled(self, sentence: str, reason: str) -> None:
-        self._hub.tell(sentence, "error", reason=reason)
 
     def _tell_progress_if_due(self) -> None:
         step = self.node.step

@@ -12,8 +12,8 @@ from seedflood.errors import DiskFullError
 from seedflood.host.backlog import Backlog
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.batches import payload_bytes
-from seedflood.protocol.seedflood.messages import Bundle, Told, Updates, Votes
-from seedflood.protocol.seedflood.outputs import Measure
+from seedflood.protocol.seedflood.messages import Bundle, Updates, Votes
+from seedflood.protocol.seedflood.outputs import Measure, Measured
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member, Members, Message
 
@@ -30,17 +30,15 @@ restart it pulls them again."""
 UNSAVED_BYTES_MAX = 256 << 20
 """The most bytes of payloads that wait for space."""
 
-Probes = Sequence[Told]
-
 
 class BundleBacklog(Backlog):
-    """Also bundles since the last commit. measure, published: the order and the measured round that wait for space."""
+    """Also bundles since the last commit. measure, measured: the order and the round that wait for space."""
 
     def __init__(self, origin: OriginId) -> None:
         super().__init__(origin)
         self.bundles: list[Bundle] = []
         self.measure: Measure | None = None
-        self.published: tuple[int, Probes] | None = None
+        self.measured: Measured | None = None
         self._own: set[Bundle] = set()
         self._bytes = 0
 
@@ -106,10 +104,10 @@ class BundleBacklog(Backlog):
         others = tuple(vote for vote in message.votes if vote.origin != self._origin)
         return Votes(others) if others else None
 
-    def take_round(self) -> tuple[Measure | None, tuple[int, Probes] | None]:
+    def take_round(self) -> tuple[Measure | None, Measured | None]:
         """Called when there is space again. Returns and forgets (what to measure, what to publish)."""
-        waiting = self.measure, self.published
-        self.measure = self.published = None
+        waiting = self.measure, self.measured
+        self.measure = self.measured = None
         return waiting
 
     def is_early(self, member: Member) -> bool:

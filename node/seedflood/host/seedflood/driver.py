@@ -5,14 +5,13 @@ While the disk is full the node stops publishing, but still relays what others s
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from seedflood.errors import DiskFullError
 from seedflood.host.driver import Driver
 from seedflood.host.seedflood.backlog import BundleBacklog
 from seedflood.host.seedflood.history import pages, take_stock
-from seedflood.host.seedflood.seams import Compute, Journal, Links, Observer
+from seedflood.host.seedflood.seams import Adopt, Compute, Journal, Links, Observer, Refill, Replay
 from seedflood.protocol.frontier import Frontier, Held, Span, is_tellable
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.inquiry import do_contradict
@@ -21,14 +20,24 @@ from seedflood.protocol.seedflood.messages import (
     ClosedEpoch,
     Equivocation,
     Standing,
-    Told,
     Update,
     Updates,
     Votes,
 )
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Order, Outputs, Rebuild, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import (
+    Answer,
+    ClosedWindow,
+    CutOff,
+    Measure,
+    Measured,
+    Order,
+    Outputs,
+    Pulled,
+    Rebuild,
+    Replaced,
+)
 from seedflood.protocol.swarm.messages import Hello, Member, Members
 from seedflood.protocol.swarm.outputs import Event
 
@@ -75,7 +84,7 @@ class SeedfloodDriver(Driver):
         settled, waiting, closed, contradicting = take_stock(journal, members, self.node.origin, self.node.rules)
         self.node.contradicting.update(contradicting)
         if settled:
-            self._compute.replay(self._history(joined(settled.values()), self.node.read))
+            self._compute(Replay(self._history(joined(settled.values()), self.node.read)))
         self.do(
             lambda now: self.node.start(
                 waiting,
@@ -120,17 +129,17 @@ class SeedfloodDriver(Driver):
             yield standing
 
     def pulled(self, peer: OriginId) -> None:
-        self.do(lambda now: self.node.pulled(peer, now))
+        self.answered(Pulled(peer))
 
     def progressed(self, peer: OriginId) -> None:
         """A part of a sum has come: the donor is still sending."""
         self.node.donors.hear(peer)
 
-    def published(self, step: int, probes: Sequence[Told]) -> None:
-        if self.is_disk_full:
-            self._backlog.published = (step, probes)
+    def answered(self, answer: Answer) -> None:
+        if self.is_disk_full and isinstance(answer, Measured):
+            self._backlog.measured = answer
         else:
-            self.do(lambda now: self.node.published(step, probes, now))
+            super().answered(answer)
 
     def leave(self) -> None:
         self.do(lambda now: self.node.leave(now, self._backlog.first_unsaved))
@@ -177,7 +186,7 @@ class SeedfloodDriver(Driver):
         for peer, frontier in out.pull:
             self._links.pull(peer, frontier)
         for closed, others in kept.adopted:
-            self._compute.adopt(closed, others)
+            self._compute(Adopt(closed, others))
         for order in out.orders:
             self._give(order)
         for closed in out.compact:
@@ -185,23 +194,20 @@ class SeedfloodDriver(Driver):
 
     def _give(self, order: Order) -> None:
         match order:
-            case ClosedWindow():
-                self._compute.apply(order)
-                self._observer.applied(order)
-            case Measure():
-                self._measure(order)
-            case TakeDigest():
-                self._compute.digest(order)
-            case SumEpoch():
-                self._compute.sum_epoch(order)
+            case Measure() if self.is_disk_full:
+                self._backlog.measure = order
             case Rebuild():
-                self._compute.rebuild(self._journal.closed_epochs(), self._history(Frontier(order.frontier)))
+                self._compute(Refill(self._journal.closed_epochs(), self._history(Frontier(order.frontier))))
+            case _:
+                self._compute(order)
+        if isinstance(order, ClosedWindow):
+            self._observer.applied(order)
 
     def _go_on(self, out: Outputs, kept: _Kept) -> None:
         for origin, surplus in kept.cut:
-            self.do(partial(self.node.cut_off, origin, surplus))
+            self.answered(CutOff(origin, surplus))
         for old, new in kept.settled:
-            self.do(partial(self.node.settled, old, new))
+            self.answered(Replaced(old, new))
         for peer, bundle in out.check:
             self._check(peer, bundle)
         for bundle in kept.third:
@@ -274,21 +280,15 @@ class SeedfloodDriver(Driver):
         self._journal.append(self._backlog.bundles, list(self._backlog.members.values()), durable=True)
 
     def _resume(self) -> None:
-        measure, published = self._backlog.take_round()
+        measure, measured = self._backlog.take_round()
         withheld = self._backlog.release()
         self.node.seedflood.withhold(None, is_disk_full=False)
         for peer, message in withheld:
             self._send(peer, message)
-        if published is not None:
-            self.published(*published)
+        if measured is not None:
+            self.answered(measured)
         if measure is not None:
-            self._compute.measure(measure)
-
-    def _measure(self, order: Measure) -> None:
-        if self.is_disk_full:
-            self._backlog.measure = order
-        else:
-            self._compute.measure(order)
+            self._compute(measure)
 
     def _compact(self, closed: ClosedEpoch) -> None:
         if self.is_disk_full:

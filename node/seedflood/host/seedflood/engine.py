@@ -12,14 +12,16 @@ import structlog
 
 from seedflood.config import Settings
 from seedflood.errors import DivergenceError, SeedfloodError
+from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
 from seedflood.host.report import Report
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
-from seedflood.host.seedflood.compute_adapter import ComputeAdapter
 from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.seams import Job
+from seedflood.host.seedflood.work import Applied, Work
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.seedflood.observer import SeedfloodObserver
@@ -122,17 +124,11 @@ class SeedfloodEngine(Engine):
         sign, rows = shell.identity.sign, self.trainer.rows
         self.node = Node(rules, member, sign, verify, patience=patience, gate=shell.gate, rows=rows)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
-        adapter = ComputeAdapter(
-            self.node.origin,
-            self.trainer,
-            shell.run,
-            shell.drive,
-            measured=self._measured,
-            halved=self._controlled,
-        )
-        self._adapter = adapter
-        adapter.driver = self.driver = SeedfloodDriver(self.node, self.journal, shell.links, adapter, self, shell.clock)
-        adapter.auditor = self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
+        self._work = Work(self.node.origin, self.trainer)
+        self._compute = Compute(shell.run, shell.drive, self._work.begin, self._computed)
+        self.driver = SeedfloodDriver(self.node, self.journal, shell.links, self._put, self, shell.clock)
+        self._compute.driver = self.driver
+        self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
 
     def start(self) -> None:
         rate, default = self.trainer.replica.learning_rate, self.trainer.replica.default_rate
@@ -211,19 +207,32 @@ class SeedfloodEngine(Engine):
             peers=len(self.node.neighbours),
         )
 
-    def _measured(self, order: Measure, measured: Round) -> None:
+    # What the model did
+
+    def _put(self, job: Job) -> None:
+        self._compute.put(job)
+        if isinstance(job, Measure) and self.auditor is not None:
+            self.auditor.accompany(job)
+
+    def _computed(self, fact: Round | Applied) -> None:
+        if isinstance(fact, Round):
+            self._measured(fact)
+        else:
+            self._controlled(fact)
+
+    def _measured(self, measured: Round) -> None:
         self._shell.identity.use()
         if self.auditor is not None:
             self.auditor.audits.note(measured.probes)
         loss = round(measured.loss, 4) if measured.is_finite else None
-        self._hub.measured(order.step, order.count, loss, measured.seconds)
+        self._hub.measured(measured.step, len(measured.probes), loss, measured.seconds)
         if not measured.is_finite:
-            self._warn("the loss is not finite; the update counts as zero", order.step)
+            self._warn("the loss is not finite; the update counts as zero", measured.step)
         if measured.is_clipped:
-            self._warn("a scalar was clipped; the learning rate may be too high", order.step)
+            self._warn("a scalar was clipped; the learning rate may be too high", measured.step)
 
-    def _controlled(self, step: int, halvings: int) -> None:
-        """A window that ends with this step was applied. halvings: of the learning rate, since the run began."""
+    def _controlled(self, applied: Applied) -> None:
+        step, halvings = applied
         before, self._halvings = self._halvings, halvings
         if before is not None and halvings > before:
             self._hub.history.halvings.append((step, halvings))
@@ -265,4 +274,4 @@ class SeedfloodEngine(Engine):
         )
 
     async def close(self) -> None:
-        self._adapter.close()
+        self._work.is_closed = True

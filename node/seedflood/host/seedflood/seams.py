@@ -1,7 +1,7 @@
-"""The seams of SeedFlood's driver: a journal of bundles and sums, links that pull, a replica, and an observer."""
+"""The seams of SeedFlood's driver: a journal of bundles and sums, links that pull, jobs for a model, an observer."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from seedflood.host import seams
 from seedflood.protocol.frontier import Held, Span
@@ -68,29 +68,30 @@ class Links(seams.Links, Protocol):
         """Asks the peer for everything that the frontier lacks. At the end `Driver.pulled` is called."""
 
 
-class Compute(Protocol):
-    """The model on its own thread. It carries out orders one after the other, and answers by methods of the driver."""
+class Adopt(NamedTuple):
+    """Set the coefficients of the epoch to those of `closed` plus the updates of `others`."""
 
-    def apply(self, window: ClosedWindow) -> None: ...
+    closed: ClosedEpoch
+    others: Sequence[Bundle]
 
-    def measure(self, order: Measure) -> None:
-        """Answered by `Driver.published`."""
 
-    def digest(self, order: TakeDigest) -> None:
-        """Answered by `Node.digested`."""
+class Replay(NamedTuple):
+    """Apply these updates page by page. The iterator must run on the driver's thread."""
 
-    def sum_epoch(self, order: SumEpoch) -> None:
-        """Answered by `Node.summed`."""
+    pages: Iterator[Sequence[Update]]
 
-    def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
-        """Sets the coefficients of the epoch to those of `closed` plus the updates of `others`."""
 
-    def replay(self, pages: Iterator[Sequence[Update]]) -> None:
-        """Applies these updates page by page. The iterator must run on the driver's thread."""
+class Refill(NamedTuple):
+    """Set the coefficients to those of the closed epochs plus these updates, as a `Rebuild` wants it; answered by a
+    `Remade`. Both iterators must run on the driver's thread."""
 
-    def rebuild(self, closed: Iterator[ClosedEpoch], pages: Iterator[Sequence[Update]]) -> None:
-        """Sets the coefficients to those of the closed epochs plus these updates. Both iterators must run on the
-        driver's thread. Answered by `Node.rebuilt`."""
+    closed: Iterator[ClosedEpoch]
+    pages: Iterator[Sequence[Update]]
+
+
+Job = ClosedWindow | Measure | TakeDigest | SumEpoch | Adopt | Replay | Refill
+Compute = Callable[[Job], None]
+"""The model on its own thread. It does one job after the other, and answers by `Driver.answered`."""
 
 
 class Observer(seams.Observer, Protocol):

@@ -26,14 +26,24 @@ from seedflood.protocol.gasloc.final_wait import FinalWait
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.messages import Progress
 from seedflood.protocol.gasloc.orders import (
+    Adopted,
+    Answer,
+    Checkpointed,
     Correct,
     Drop,
     Encode,
+    Encoded,
     KeepCheckpoint,
+    KeptPart,
     Mix,
+    Opened,
     Publish,
+    Ready,
     Restore,
+    Restored,
+    Stepped,
     TakeLocalSteps,
+    Taken,
 )
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
@@ -180,8 +190,7 @@ class Gasloc:
         self._presence.declare(first_step=STEP_MAX)
         self._outbox.order(Restore())
 
-    def restored(self, serial: int, round_: int) -> None:
-        """Answers a `Restore`: the numbers of the checkpoint that is loaded; zeros if it is the base model."""
+    def _restored(self, serial: int, round_: int) -> None:
         self.is_restored, self._has_parameters = True, serial > 0
         self.has_result = round_ >= self._rules.rounds
         self.round = max(round_, self.ledger.last_round + 1)
@@ -199,7 +208,7 @@ class Gasloc:
             self._keep_checkpoint(self.round)
         self.life.enter(Phase.LEFT)
         self.talk.tell_progress()
-        self._presence.leave(min(self.step, self._rules.steps - 1) - 1)  # `checkpointed` states that we have ended
+        self._presence.leave(min(self.step, self._rules.steps - 1) - 1)  # `_checkpointed` states that we have ended
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         self.talk.connected(peer, now)
@@ -215,8 +224,28 @@ class Gasloc:
 
     # What the compute side answers
 
-    def stepped(self, now: float) -> None:
-        """Answers a `TakeLocalSteps`."""
+    def answer(self, answer: Answer, now: float) -> None:
+        match answer:
+            case Restored(serial, round_):
+                self._restored(serial, round_)
+            case Stepped():
+                self._stepped(now)
+            case Encoded(content):
+                self._encoded(content, now)
+            case KeptPart(round_, partner, digest, is_right):
+                self.exchange.kept(round_, partner, digest, is_right=is_right)
+            case Checkpointed(serial):
+                self._checkpointed(serial)
+            case Opened(peer, copy, round_):
+                self.serve.opened(peer, copy, round_, now)
+            case Adopted(is_right):
+                self._adopted(is_right=is_right)
+            case Ready(content):
+                self._published(content)
+            case Taken(result):
+                self._taken(result)
+
+    def _stepped(self, now: float) -> None:
         asked_at, count = self._asked_at
         self.pace.local_seconds = (now - asked_at) / count * self._local_steps
         self.is_computing = False
@@ -227,8 +256,7 @@ class Gasloc:
         else:
             self._encode()
 
-    def encoded(self, content: Content, now: float) -> None:
-        """Answers an `Encode`. content: stays as it is until the exchange is over."""
+    def _encoded(self, content: Content, now: float) -> None:
         self.is_computing = False
         if not self.life.is_active:
             return
@@ -240,16 +268,15 @@ class Gasloc:
         if self._ahead:
             self._take_steps(self.round + 1, self._ahead, now)
 
-    def checkpointed(self, serial: int) -> None:
-        """Answers a `KeepCheckpoint`. Once our result is on the disk we state that we have ended. So hosts that go on
+    def _checkpointed(self, serial: int) -> None:
+        """Once our result is on the disk we state that we have ended. So hosts that go on
         with another run leave nobody behind."""
         for partner, round_ in self.ledger.checkpointed(serial):
             self._outbox.order(Drop(round_, partner))
         if self.life.is_over and serial >= self._last_serial and not self._presence.ours.has_left:
             self._presence.declare(last_step=self._rules.steps - 1)
 
-    def adopted(self, *, is_right: bool) -> None:
-        """Answers an `Adopt`. is_right: the copy has the digest that was offered, and is loaded."""
+    def _adopted(self, *, is_right: bool) -> None:
         self.fetch.adopted(is_right=is_right)
         if is_right:
             for partner, round_ in self.ledger.replaced():
@@ -257,15 +284,13 @@ class Gasloc:
             self._has_parameters = True
             self._keep_checkpoint(max(self.round, self.fetch.round))
 
-    def published(self, content: Content) -> None:
-        """Answers a `Publish`. content: our replica at the end of the run."""
+    def _published(self, content: Content) -> None:
         self.is_computing = False
         known = self.choice.ours
         author = known.author if known is not None and known.digest == content.digest else self._presence.ours.origin
         self._state_result(Result(author, content.digest), content)
 
-    def taken(self, content: Content | None) -> None:
-        """Answers a `Take`. content: the replica with which all end; None: it was not what was offered."""
+    def _taken(self, content: Content | None) -> None:
         self.fetch.adopted(is_right=content is not None)
         aim, self.aim = self.aim, None
         if content is not None and aim is not None:

@@ -8,7 +8,7 @@ from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.outputs import Outputs
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.stated import stated, unpack
-from seedflood.protocol.gasloc.transfer import Content, Sinks
+from seedflood.protocol.gasloc.transfer import Sinks
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.gate import Gate
@@ -58,51 +58,3 @@ class GaslocNode(Swarm[Outputs]):
     def show(self, **figures: float) -> None:
         """Figures of the compute side, for operators."""
         self.gasloc.shown |= figures
-
-    # What the compute side answers
-
-    def restored(self, serial: int, round_: int, now: float) -> None:
-        """A `Restore` is done. serial, round_: of the checkpoint that was loaded; zeros for the base model."""
-        self.gasloc.restored(serial, round_)
-        self.gasloc.advance(now)
-
-    def stepped(self, now: float) -> None:
-        """A `TakeLocalSteps` is done."""
-        self.gasloc.stepped(now)
-        self.gasloc.advance(now)
-
-    def encoded(self, content: Content, now: float) -> None:
-        """An `Encode` is done. content: must not change until the `Mix` of the round."""
-        self.gasloc.encoded(content, now)
-        self.gasloc.advance(now)
-
-    def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool, now: float) -> None:
-        """A `Keep` is done. is_right: the bytes have the digest, and what is needed of them is on the disk."""
-        self.gasloc.exchange.kept(round_, partner, digest, is_right=is_right)
-        self.gasloc.advance(now)
-
-    def checkpointed(self, serial: int, now: float) -> None:
-        """A `KeepCheckpoint` is durable."""
-        self.gasloc.checkpointed(serial)
-        self.gasloc.advance(now)
-
-    def opened(self, peer: OriginId, content: Content | None, round_: int, now: float) -> None:
-        """An `OpenCopy` is done. content: the checkpoint, None if there is none yet. round_: of it."""
-        self.gasloc.serve.opened(peer, content, round_, now)
-        self.gasloc.advance(now)
-
-    def adopted(self, *, is_right: bool, now: float) -> None:
-        """An `Adopt` is done. is_right: the copy has the digest that was offered, and is loaded."""
-        self.gasloc.adopted(is_right=is_right)
-        self.gasloc.advance(now)
-
-    def published(self, content: Content, now: float) -> None:
-        """A `Publish` is done. content: does not change before a `Take`."""
-        self.gasloc.published(content)
-        self.gasloc.advance(now)
-
-    def taken(self, content: Content | None, now: float) -> None:
-        """A `Take` is done. content: our parameters now, as for a `Publish`; None: it was not what was offered, and
-        they are those from before."""
-        self.gasloc.taken(content)
-        self.gasloc.advance(now)

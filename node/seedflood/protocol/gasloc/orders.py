@@ -8,18 +8,18 @@ on since the parameters of the round were encoded.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seedflood.protocol.gasloc.transfer import Sink
+from seedflood.protocol.gasloc.transfer import Content, Sink
 from seedflood.protocol.origin import OriginId
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Load the newest checkpoint, or the base model if there is none. Answered by `restored`."""
+    """Load the newest checkpoint, or the base model if there is none. Answered by `Restored`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeLocalSteps:
-    """Take local steps. Answered by `stepped`. round: in whose exchange they will count, as far as is known."""
+    """Take local steps. Answered by `Stepped`. round: in whose exchange they will count, as far as is known."""
 
     round: int
     count: int
@@ -27,7 +27,7 @@ class TakeLocalSteps:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """Encode the present parameters, and keep these bytes until the `Mix` of the round is done. Answered by `encoded`.
+    """Encode the present parameters, and keep these bytes until the `Mix` of the round is done. Answered by `Encoded`.
     A round may get another number before it is exchanged; the bytes stay the same."""
 
     round: int
@@ -37,7 +37,7 @@ class Encode:
 @dataclass(frozen=True, slots=True)
 class Keep:
     """All bytes of a partner are here. Check that they have this digest, and write the difference of ours and theirs,
-    both as they were sent, durably to the disk. Answered by `kept`."""
+    both as they were sent, durably to the disk. Answered by `KeptPart`."""
 
     round: int
     partner: OriginId
@@ -82,7 +82,7 @@ class Drop:
 @dataclass(frozen=True, slots=True)
 class KeepCheckpoint:
     """Write the present parameters and the state of the optimiser to the disk, with both numbers. serial counts these
-    orders, across restarts. Answered by `checkpointed` once it is durable."""
+    orders, across restarts. Answered by `Checkpointed` once it is durable."""
 
     serial: int
     round: int
@@ -91,13 +91,13 @@ class KeepCheckpoint:
 @dataclass(frozen=True, slots=True)
 class Publish:
     """The run is over for us: make the present parameters ready to be fetched, as they are. Nothing changes them any
-    more but a `Take`. Answered by `published`."""
+    more but a `Take`. Answered by `Ready`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
     """End with these parameters in place of ours, after checking their digest, and make them ready to be fetched.
-    Answered by `taken`."""
+    Answered by `Taken`."""
 
     giver: OriginId
     digest: bytes
@@ -106,14 +106,14 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class OpenCopy:
-    """A neighbour joins: open the newest checkpoint for reading. Answered by `opened`."""
+    """A neighbour joins: open the newest checkpoint for reading. Answered by `Opened`."""
 
     peer: OriginId
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Go on from this copy of a checkpoint, after checking its digest. Answered by `adopted`."""
+    """Go on from this copy of a checkpoint, after checking its digest. Answered by `Adopted`."""
 
     donor: OriginId
     digest: bytes
@@ -122,3 +122,65 @@ class Adopt:
 
 AtTheEnd = Publish | Take
 Order = Restore | TakeLocalSteps | Encode | Keep | Mix | Correct | Drop | KeepCheckpoint | OpenCopy | Adopt | AtTheEnd
+
+
+class Restored(NamedTuple):
+    """serial, round: of the checkpoint that was loaded; zeros for the base model."""
+
+    serial: int
+    round: int
+
+
+class Stepped(NamedTuple):
+    """The local steps are taken."""
+
+
+class Encoded(NamedTuple):
+    """content: must not change until the `Mix` of the round."""
+
+    content: Content
+
+
+class KeptPart(NamedTuple):
+    """is_right: the bytes have the digest, and what is needed of them is on the disk."""
+
+    round: int
+    partner: OriginId
+    digest: bytes
+    is_right: bool
+
+
+class Checkpointed(NamedTuple):
+    """The checkpoint is durable."""
+
+    serial: int
+
+
+class Opened(NamedTuple):
+    """content: the checkpoint, None if there is none yet. round: of it."""
+
+    peer: OriginId
+    content: Content | None
+    round: int
+
+
+class Adopted(NamedTuple):
+    """is_right: the copy has the digest that was offered, and is loaded."""
+
+    is_right: bool
+
+
+class Ready(NamedTuple):
+    """content: our parameters at the end of the run. It does not change before a `Take`."""
+
+    content: Content
+
+
+class Taken(NamedTuple):
+    """content: our parameters now, as for a `Publish`; None: it was not what was offered, and they are those from
+    before."""
+
+    content: Content | None
+
+
+Answer = Restored | Stepped | Encoded | KeptPart | Checkpointed | Opened | Adopted | Ready | Taken

@@ -17,9 +17,18 @@ from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Told, Updates
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Updates
 from seedflood.protocol.seedflood.open_windows import OpenWindows
-from seedflood.protocol.seedflood.outputs import Measure, Outputs
+from seedflood.protocol.seedflood.outputs import (
+    Answer,
+    CutOff,
+    Measure,
+    Measured,
+    Outputs,
+    Pulled,
+    Remade,
+    Replaced,
+)
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, has_begun, next_round, round_of
@@ -149,8 +158,33 @@ class SeedFlood:
     def answered(self, peer: OriginId, sent_at: float) -> None:
         self.exchange.announcement.answered(peer, sent_at)
 
-    def published(self, step: int, probes: Sequence[Told], now: float) -> None:
-        """Our measurement of the round that starts at `step` is done."""
+    def answer(self, answer: Answer, now: float) -> None:
+        """Something that we wanted done is done."""
+        match answer:
+            case Measured(step, probes):
+                self._publish(step, probes, now)
+            case ReplicaDigest():
+                self.exchange.digested(answer, now)
+            case ClosedEpoch():
+                if (digests := self.holdings.closings.summed(answer)) is not None:
+                    self.exchange.voting.cast(answer, digests, now)
+            case Remade(is_changed):
+                self.exchange.watch.rebuilt(is_changed, self._outbox, now)
+            case Pulled(peer):
+                self.exchange.pulled(peer)
+            case Replaced() | CutOff():
+                self._take_back(answer, now)
+
+    def _take_back(self, answer: Replaced | CutOff, now: float) -> None:
+        """The journal has lost what may be applied."""
+        if isinstance(answer, Replaced):
+            is_applied = self.holdings.replace(answer.old, answer.new)
+        else:
+            is_applied = self.cuts.take_out(answer.origin, answer.surplus)
+        if is_applied:
+            self.exchange.watch.outdate(now)
+
+    def _publish(self, step: int, probes: Sequence[Told], now: float) -> None:
         if self.phase is not Phase.MEASURING or step != self.step:
             return  # the round was overtaken by a drain
         last_own = self.frontier.last(self.origin)

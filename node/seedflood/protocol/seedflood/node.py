@@ -1,16 +1,15 @@
 """The node: one origin's part of the protocol as a pure state machine, a swarm that trains by SeedFlood.
 
-Tell it what happened (`connected`, `received`, `published`, `tick`, ...), then `collect` what is to be done. No method
+Tell it what happened (`connected`, `received`, `answer`, `tick`, ...), then `collect` what is to be done. No method
 blocks, does input or output, or reads a clock. A method that raises `PeerError` has changed nothing but counters.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from seedflood.protocol.frontier import Frontier, tellable
-from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.algorithm import SeedFlood
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows
@@ -91,45 +90,6 @@ class Node(Swarm[Outputs]):
         self.seedflood.start(
             bundles, closed, settled or {}, now, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh
         )
-        self.seedflood.advance(now)
-
-    def pulled(self, peer: OriginId, now: float) -> None:
-        """A pull from the peer ended, whole or broken off."""
-        self.seedflood.exchange.pulled(peer)
-        self.seedflood.advance(now)
-
-    def published(self, step: int, probes: Sequence[Told], now: float) -> None:
-        """Our measurement of the round that starts at `step` is done. probes: what we tell of each of its steps."""
-        self.seedflood.published(step, probes, now)
-        self.seedflood.advance(now)
-
-    def digested(self, frontier_digest: bytes, replica_digest: bytes, now: float) -> None:
-        """The digest of our coefficients was taken, with exactly this frontier applied."""
-        self.seedflood.exchange.digested(ReplicaDigest(frontier_digest, replica_digest), now)
-        self.seedflood.advance(now)
-
-    def settled(self, old: Bundle | None, new: Bundle, now: float) -> None:
-        """In the journal `new` has taken the place of `old`, another bundle of its step; None: the step counted as
-        skipped."""
-        if self.seedflood.holdings.replace(old, new):
-            self.watch.outdate(now)
-        self.seedflood.advance(now)
-
-    def cut_off(self, origin: OriginId, surplus: Sequence[Bundle], now: float) -> None:
-        """The journal has nothing left in the holes of a removed host. surplus: what it had."""
-        if self.seedflood.cuts.take_out(origin, surplus):
-            self.watch.outdate(now)
-        self.seedflood.advance(now)
-
-    def summed(self, closed: ClosedEpoch, now: float) -> None:
-        """Answers a `SumEpoch`."""
-        if (digests := self.closings.summed(closed)) is not None:
-            self.voting.cast(closed, digests, now)
-        self.seedflood.advance(now)
-
-    def rebuilt(self, is_changed: bool, now: float) -> None:
-        """Answers a `Rebuild`. is_changed: the coefficients had been wrong."""
-        self.watch.rebuilt(is_changed, self._outbox, now)
         self.seedflood.advance(now)
 
     def leave(self, now: float, unsaid_from: int | None = None) -> None:

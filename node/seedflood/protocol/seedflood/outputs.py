@@ -5,12 +5,13 @@ never says something else of the same step. It is journalled before it is applie
 weights.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Equivocation, Update
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Equivocation, ReplicaDigest, Told, Update
 from seedflood.protocol.swarm import outputs as swarm
 
 CloseReason = Literal["all heard", "bound", "no waiting"]
@@ -68,6 +69,49 @@ Order = ClosedWindow | Measure | TakeDigest | SumEpoch | Rebuild
 """What the compute thread is to do; it does one thing after the other."""
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Answers a `Measure`. probes: what we tell of each step of the round that begins at `step`."""
+
+    step: int
+    probes: Sequence[Told]
+
+
+@dataclass(frozen=True, slots=True)
+class Remade:
+    """Answers a `Rebuild`. is_changed: the coefficients had been wrong."""
+
+    is_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Answers a pull: it has ended, whole or broken off."""
+
+    peer: OriginId
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Answers a proof to be settled: in the journal `new` has taken the place of `old`, another bundle of its step;
+    None: the step counted as skipped."""
+
+    old: Bundle | None
+    new: Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """Answers a cut: the journal has nothing left in the holes of a removed host. surplus: what it had."""
+
+    origin: OriginId
+    surplus: Sequence[Bundle]
+
+
+Answer = Measured | ReplicaDigest | ClosedEpoch | Remade | Pulled | Replaced | CutOff
+"""What came of what a node wanted done (`Node.answer`): the digest of a `TakeDigest`, the sum of a `SumEpoch`."""
+
+
 @dataclass(slots=True)
 class Outputs(swarm.Outputs):
     """Honoured by `Driver._honour`: adopt, bundles and members, cut, settle, send, pull, orders, compact, events,
@@ -86,9 +130,9 @@ class Outputs(swarm.Outputs):
     """Everyone has closed these epochs with these sums, so they may replace the bundles in the journal."""
     cut: list[tuple[OriginId, tuple[Span, ...]]] = field(default_factory=list)
     """Persist: what the journal has of this origin for one of these steps, and no sum covers, is deleted. Answered by
-    `Node.cut_off`."""
+    a `CutOff`."""
     settle: list[Equivocation] = field(default_factory=list)
-    """Persist the bundles of each proof that stand, unless the journal has them. Answered by `Node.settled`."""
+    """Persist the bundles of each proof that stand, unless the journal has them. Answered by a `Replaced`."""
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
     """Compare these bundles, told by a neighbour, with the journal. If it has another bundle of the step, or none
     because the step counts as skipped, call `Inquiry.contradicted`."""

@@ -1,7 +1,7 @@
 """The seam between a swarm and what it trains by."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
@@ -83,6 +83,9 @@ class Algorithm(Protocol):
 
     def answered(self, peer: OriginId, sent_at: float) -> None:
         """The peer has answered a ping that was sent then: it has heard all that was said to it before."""
+
+    def answer(self, answer: Any, now: float) -> None:
+        """What it wanted done is done; of an algorithm that orders nothing, never called."""
 
     # What is due
 

@@ -5,7 +5,7 @@ everything else on to the algorithm that it hosts. Tell it what happened, then c
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic
+from typing import Any, Generic
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
@@ -170,6 +170,11 @@ class Swarm(Generic[Wanted]):
                 pass
             case Hello():
                 raise PeerError("a second hello on one link", reason="order")
+        self._algorithm.advance(now)
+
+    def answer(self, answer: Any, now: float) -> None:
+        """Something that the algorithm wanted done is done. answer: as the algorithm defines it."""
+        self._algorithm.answer(answer, now)
         self._algorithm.advance(now)
 
     def tick(self, now: float) -> None:

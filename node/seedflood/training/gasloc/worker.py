@@ -63,10 +63,11 @@ class WorkerSettings:
 class LocalSteps:
     """The result of some consecutive local steps.
 
-    loss: their mean loss. tokens: how many were predicted. gradient_norm: the largest one, before clipping. skipped:
-    how many steps changed nothing because their gradient was not finite.
+    step: the first one. loss: their mean loss. tokens: how many were predicted. gradient_norm: the largest one, before
+    clipping. skipped: how many steps changed nothing because their gradient was not finite.
     """
 
+    step: int
     steps: int
     loss: float
     tokens: int
@@ -110,7 +111,7 @@ class Worker:
                 skipped += 1
             self.step += 1
         loss, norm_max = float(losses.mean()), float(norms.max())
-        return LocalSteps(count, loss, tokens, time.perf_counter() - begun, norm_max, skipped)
+        return LocalSteps(self.step - count, count, loss, tokens, time.perf_counter() - begun, norm_max, skipped)
 
     def gradient(self, batch: Batch) -> float:
         """Fills `flat.gradients_F` with the gradient of a batch's mean loss, and returns that loss."""

@@ -18,7 +18,7 @@ from seedflood.training.seedflood.trainer import Round, Trainer
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Turn:
     """A round of one origin."""
 
     origin: OriginId
@@ -38,13 +38,12 @@ class Rehearsal:
         """The next step."""
         self._on_the_way: deque[list[Update]] = deque()
 
-    def advance(self) -> list[Measured]:
+    def advance(self) -> list[Turn]:
         """Measures one round of every origin, and applies the round whose delay is over; after the last round, all of
         them."""
         step, count = self.step, self.run.seedflood.local_steps
         told = [
-            Measured(origin, step, trainer.measure(origin, step, count))
-            for origin, trainer in enumerate(self.trainers, 1)
+            Turn(origin, step, trainer.measure(origin, step, count)) for origin, trainer in enumerate(self.trainers, 1)
         ]
         self._on_the_way.append(
             [Update(one.origin, at, probe) for one in told for at, probe in enumerate(one.round.probes, step)]

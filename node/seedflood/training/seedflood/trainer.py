@@ -36,9 +36,10 @@ from seedflood.training.tasks import Task
 class Round:
     """What an origin measured in one round: what is told of each step, and facts for the log.
 
-    loss: mean over the round of the training loss at the centre. seconds: wall clock.
+    step: the first one. loss: mean over the round of the training loss at the centre. seconds: wall clock.
     """
 
+    step: int
     probes: tuple[Told, ...]
     loss: float
     seconds: float
@@ -107,6 +108,7 @@ class Trainer:
         else:
             measured = self._measure_in_turn(origin, step, count)
         return Round(
+            step,
             tuple(result.told for result in measured),
             sum(result.loss for result in measured) / count,
             time.perf_counter() - begun,

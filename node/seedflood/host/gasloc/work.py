@@ -1,0 +1,263 @@
+"""What the orders of a node that trains by GASLoC mean to a trainer and its files.
+
+What is kept, mixed or written is exactly what the node means, for orders are carried out one after the other. Local
+steps are many short jobs: other orders run between them, and a node that is told to leave need not wait.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from seedflood.errors import DiskFullError, PeerError
+from seedflood.host.compute import Done
+from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, StoredArray, path_of, remove
+from seedflood.protocol.gasloc.node import GaslocNode
+from seedflood.protocol.gasloc.orders import (
+    Adopt,
+    Adopted,
+    Checkpointed,
+    Correct,
+    Drop,
+    Encode,
+    Encoded,
+    Keep,
+    KeepCheckpoint,
+    KeptPart,
+    Mix,
+    OpenCopy,
+    Opened,
+    Order,
+    Publish,
+    Ready,
+    Restore,
+    Restored,
+    Stepped,
+    Take,
+    TakeLocalSteps,
+    Taken,
+)
+from seedflood.protocol.gasloc.transfer import Content
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, load_facts
+from seedflood.training.gasloc.encodings import EncodingName
+from seedflood.training.gasloc.exchange import KeptDifference
+from seedflood.training.gasloc.outer import Pull
+from seedflood.training.gasloc.trainer import Trainer
+
+PIECE_SECONDS = 1.0
+"""How long a job of local steps should take."""
+
+UNFIT = (ValueError, LookupError, TypeError, OSError, ArithmeticError, RuntimeError)
+"""Exceptions that a copy may raise if it is not a valid checkpoint; a neighbour made it."""
+
+
+class Resumed(NamedTuple):
+    """Parameters were loaded from a file: a "checkpoint", or a "copy". step: the next one."""
+
+    what: str
+    step: int
+
+
+class Trouble(NamedTuple):
+    """Something went wrong, but the node goes on."""
+
+    sentence: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where files are. snapshots: the checkpoints."""
+
+    incoming: Incoming
+    kept: KeptParts
+    snapshots: Snapshots
+
+
+class Work:
+    """Carries out orders. Facts of them: `Resumed`, `LocalSteps`, `Mixed` and `Trouble`. node: must be set before the
+    first order."""
+
+    node: GaslocNode
+
+    def __init__(self, trainer: Trainer, places: Places, run_id: bytes) -> None:
+        """run_id: of the run to which the checkpoints belong."""
+        self._trainer = trainer
+        self._incoming, self._kept, self._snapshots = places.incoming, places.kept, places.snapshots
+        self._run_id = run_id.hex()
+        self._piece = 1
+        """How many local steps one job takes."""
+        self._numbers = len(trainer.worker.flat.values_F)
+
+    def begin(self, order: Order) -> Callable[[], Done]:
+        """What the compute thread is to do. Called on the loop."""
+        match order:
+            case Restore():
+                return partial(self._restore, self.node.needed())
+            case TakeLocalSteps():
+                return lambda: self._take_steps(order)
+            case Mix():
+                return partial(self._mix, order, self._incoming.all())
+            case Correct():
+                return lambda: self._correct(order)
+            case Drop():
+                return lambda: self._drop(order)
+            case KeepCheckpoint():
+                return lambda: self._keep_checkpoint(order)
+            case _:
+                return lambda: self._with_content(order)
+
+    def _with_content(self, order: Encode | Publish | OpenCopy | Keep | Take | Adopt) -> Done:
+        """Orders that make bytes of parameters, or take those of others."""
+        match order:
+            case Encode():
+                return Done(Encoded(self._trainer.propose(cast(EncodingName, order.encoding))))
+            case Publish():
+                return Done(Ready(self._trainer.content()))
+            case OpenCopy():
+                return Done(Opened(order.peer, *self._open_copy()))
+            case Keep():
+                return self._keep(order)
+            case Take():
+                return Done(Taken(self._take(order)))
+            case Adopt():
+                return self._adopt(order)
+
+    # To begin
+
+    def _restore(self, needed: set[tuple[int, OriginId]]) -> Done:
+        """Loads the newest usable checkpoint."""
+        self._kept.drop_others(needed)
+        snapshot = self._snapshots.load_latest(self._is_usable)
+        self._snapshots.set_aside()
+        if snapshot is None:
+            return Done(Restored(0, 0))
+        self._trainer.restore(snapshot.arrays, snapshot.facts)
+        self._close_offer(snapshot.facts)
+        numbers = Restored(int(snapshot.facts["serial"]), int(snapshot.facts["next_round"]))
+        return Done(numbers, [Resumed("checkpoint", self._trainer.worker.step)])
+
+    def _is_usable(self, facts: Facts) -> bool:
+        return facts.get("run_id") == self._run_id and self._trainer.is_restorable(facts)
+
+    def _close_offer(self, facts: Facts) -> None:
+        """If the checkpoint was made during an exchange, ends that round without partners. What was mixed with partners
+        is added separately (`Correct`)."""
+        if self._trainer.outer.offer is not None:
+            is_closing = self.node.rules.is_closing(int(facts["next_round"]) - 1)
+            self._trainer.outer.mix([], has_momentum=not is_closing)
+
+    # Rounds
+
+    def _take_steps(self, order: TakeLocalSteps) -> Done:
+        count = min(order.count, self._piece)
+        taken = self._trainer.take_steps(count)
+        self._piece = max(1, int(PIECE_SECONDS * taken.steps / max(taken.seconds, 1e-6)))
+        if order.count > count:
+            return Done(None, [taken], rest=replace(order, count=order.count - count))
+        return Done(Stepped(), [taken])
+
+    def _keep(self, order: Keep) -> Done:
+        """Were these the offered bytes, and are they kept? Nobody hears of it if there is no space: then the round ends
+        without the partner."""
+        path, trainer, is_right = path_of(order.sink), self._trainer, True
+        try:
+            buffer = StoredArray(path, np.uint8, order.sink.held)
+            arrival = trainer.expect(len(buffer), order.digest, buffer=buffer)
+            self._kept.keep(order.round, order.partner, trainer.difference(arrival).checked())
+        except (PeerError, ValueError):
+            is_right = False
+        except DiskFullError:
+            return Done(None, [Trouble("parameters of a partner were not kept", "no space on the disk")])
+        finally:
+            remove([path])
+        return Done(KeptPart(order.round, order.partner, order.digest, is_right))
+
+    def _mix(self, order: Mix, left: Collection[Path]) -> Done:
+        """left: files of this round or of an earlier life, which are deleted afterwards. Later files belong to the next
+        round."""
+        found = [self._pull(order.round, partner, weight) for partner, weight in order.partners]
+        pulls = [one for one in found if one is not None]
+        mixed = self._trainer.outer.mix(pulls, has_momentum=order.has_momentum)
+        remove(left)
+        return Done(None, [*_lost(len(found) - len(pulls)), mixed])
+
+    def _correct(self, order: Correct) -> Done:
+        """Adds the part of an earlier round."""
+        pull = self._pull(order.round, order.partner, order.weight)
+        if pull is not None:
+            self._trainer.outer.correct(pull)
+        return Done(None, _lost(int(pull is None)))
+
+    def _drop(self, order: Drop) -> Done:
+        self._kept.drop(order.round, order.partner)
+        return Done()
+
+    def _pull(self, round_: int, partner: OriginId, weight: float) -> Pull | None:
+        difference = self._kept.load(round_, partner, self._numbers)
+        if difference is None:
+            return None
+        return Pull(weight, KeptDifference(difference, self._trainer.base.device))
+
+    # The end
+
+    def _take(self, order: Take) -> Content | None:
+        path, trainer = path_of(order.sink), self._trainer
+        try:
+            buffer = StoredArray(path, np.uint8, order.sink.held)
+            trainer.take(trainer.expect(len(buffer), order.digest, buffer=buffer, is_last=True))
+        except PeerError:
+            return None
+        finally:
+            remove([path])
+        return trainer.content()
+
+    # Checkpoints, and copies of them
+
+    def _keep_checkpoint(self, order: KeepCheckpoint) -> Done:
+        arrays, facts = self._trainer.snapshot()
+        facts |= {"run_id": self._run_id, "serial": str(order.serial), "next_round": str(order.round)}
+        try:
+            self._snapshots.save(order.serial, arrays, facts)
+        except DiskFullError as error:  # the one before it stays, and so does all that was kept since
+            return Done(None, [Trouble("no checkpoint was written", str(error))])
+        return Done(Checkpointed(order.serial))
+
+    def _open_copy(self) -> tuple[FileContent | None, int]:
+        path = self._snapshots.newest()
+        if path is None:
+            return None, 0
+        try:
+            return FileContent(path, load_digest(path)), int(load_facts(path)["next_round"])
+        except (OSError, ValueError, LookupError):
+            return None, 0
+
+    def _adopt(self, order: Adopt) -> Done:
+        path = path_of(order.sink)
+        try:
+            is_right = load_digest(path) == order.digest and self._load_copy(path)
+        except UNFIT:
+            is_right = False
+        finally:
+            remove([path])
+        if is_right:
+            return Done(Adopted(True), [Resumed("copy", self._trainer.worker.step)])
+        reason = f"what {self.node.membership.name(order.donor)} sent is no copy of this run"
+        return Done(Adopted(False), [Trouble("a copy was not taken", reason)])
+
+    def _load_copy(self, path: Path) -> bool:
+        """Loads a copy, if it is usable. Raises one of `UNFIT` if the file is not a checkpoint."""
+        arrays, facts = load(path)
+        is_usable = 0 <= int(facts["step"]) <= STEP_MAX and self._is_usable(facts)
+        if not is_usable or not self._trainer.adopt(arrays, facts):
+            return False
+        self._close_offer(facts)
+        return True
+
+
+def _lost(parts: int) -> list[Trouble]:
+    return [Trouble("a part of an exchange is lost", "the disk does not hold what was kept")] if parts else []

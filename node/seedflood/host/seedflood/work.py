@@ -1,0 +1,80 @@
+"""What the jobs of SeedFlood's driver mean to a trainer."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import NamedTuple, TypeVar
+
+from seedflood.host.compute import Done
+from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, SumEpoch, TakeDigest
+from seedflood.training.seedflood.trainer import Trainer
+
+Item = TypeVar("Item")
+
+
+class Applied(NamedTuple):
+    """A window that ends with this step was applied. halvings: of the learning rate, since the run began."""
+
+    step: int
+    halvings: int
+
+
+class Work:
+    """Carries out jobs. Facts of them: `Applied`, and the `Round` that was measured. is_closed: the node is going, and
+    reads nothing more for jobs."""
+
+    def __init__(self, origin: OriginId, trainer: Trainer) -> None:
+        """Called on the loop."""
+        self.is_closed = False
+        self._origin = origin
+        self._trainer = trainer
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, job: Job) -> Callable[[], Done]:
+        """What the compute thread is to do."""
+        return lambda: self._carry_out(job)
+
+    def _carry_out(self, job: Job) -> Done:
+        trainer = self._trainer
+        match job:
+            case ClosedWindow():
+                trainer.replica.apply(job.updates)
+                return Done(None, [Applied(job.steps[1], trainer.replica.halvings)])
+            case Measure(step, count):
+                measured = trainer.measure(self._origin, step, count)
+                return Done(Measured(step, measured.probes), [measured])
+            case TakeDigest(frontier_digest):
+                return Done(ReplicaDigest(frontier_digest, trainer.digest()))
+            case SumEpoch(epoch, frontier):
+                return Done(ClosedEpoch(epoch, frontier, trainer.replica.sum_epoch(epoch)))
+            case Adopt(closed, others):
+                updates = [update for bundle in others for update in bundle.updates()]
+                trainer.replica.adopt(closed.epoch, closed.coefficients, updates)
+            case Replay(pages):
+                trainer.replica.replay(self._elsewhere(pages))
+            case Refill(sums, pages):
+                before = trainer.digest()
+                trainer.rebuild(self._elsewhere(sums), self._elsewhere(pages))
+                return Done(Remade(trainer.digest() != before))
+        return Done()
+
+    def _elsewhere(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Each item is made on the loop, where the journal is, while the job waits."""
+
+        def give(answer: "Future[Item | None]") -> None:
+            try:
+                if self.is_closed:
+                    raise RuntimeError("the node is going")
+                answer.set_result(next(items, None))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        while True:
+            answer: Future[Item | None] = Future()
+            self._loop.call_soon_threadsafe(give, answer)
+            if (item := answer.result()) is None:
+                return
+            yield item
