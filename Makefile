@@ -16,9 +16,10 @@ demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model tog
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 250
 
 TOUR ?=
-PLOT ?= tour.svg
-tour: $(VENV)/.ready  ## Four daemons pre-train a model from scratch, then fine-tune it, offline; draws PLOT (TOUR="--help": options)
-	HF_HUB_OFFLINE=1 $(BIN)/seedflood tour --plot $(PLOT) $(TOUR)
+tour: $(VENV)/.ready  ## Four daemons pre-train a model from scratch, then fine-tune it, offline (TOUR: more options of `local`)
+	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --task lm --data embedded --train-examples 100000 --steps 800 \
+	  --set run.mode=gasloc --set run.objective.max_length=64 --set run.gasloc.initial=random \
+	  --set run.gasloc.learning_rate=3e-3 --then docker/tour/finetune.toml $(TOUR)
 
 test: $(VENV)/.ready-dev  ## The tests, but for those below
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder

@@ -11,16 +11,37 @@ import pytest
 
 from seedflood.cluster import local
 from seedflood.cluster.processes import start_nodes
-from seedflood.cluster.tour import plan_tour
 from seedflood.config import detach, load_course
 from seedflood.errors import ConfigError, SeedfloodError
 
 
 @pytest.fixture
 def cluster(tmp_path):
-    what = {"model": "embedded", "texts": "embedded", "task": "embedded", "data": None}
-    plan = plan_tour(nodes=2, topology="ring", steps=(800, 40), seed=1, **what)
+    plan = local.ClusterPlan(
+        nodes=2,
+        topology="ring",
+        model="embedded",
+        task="lm",
+        data="embedded",
+        steps=800,
+        train_examples=None,
+        seed=1,
+        evaluate_every=100,
+        overrides={"run": {"mode": "gasloc"}},
+        then={"run": {"steps": 40, "objective": {"task": "embedded"}}},
+    )
     return local._Cluster(plan, local._write_settings(plan, tmp_path))
+
+
+def test_all_hosts_have_the_same_two_runs_and_the_first_alone_evaluates_on_the_way(cluster):
+    courses = [load_course(host.folder / "peers.toml") for host in cluster.hosts]
+    assert len({stage.runs for course in courses for stage in course}) == 1
+    first, second = (stage.settings.run for stage in courses[0])
+    assert (first.mode, first.steps) == ("gasloc", 800)
+    assert (second.mode, second.steps, second.model, second.clients) == ("seedflood", 40, "previous", 2)
+    assert first.seed == second.seed == 1
+    every = [[stage.settings.node.evaluate_every > 0 for stage in course] for course in courses]
+    assert every == [[True, True], [False, False]]
 
 
 def progress(step, steps, sent):

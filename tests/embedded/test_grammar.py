@@ -88,3 +88,14 @@ def test_text_for_pretraining_leaves_out_what_is_held_out():
 def test_grammar_needs_no_torch():
     program = "import sys, seedflood.embedded as e; e.rows('train'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_texts_that_come_with_the_package_have_no_sentence_of_the_task():
+    texts = {split: [row["text"] for row in embedded.texts(split)] for split in embedded.SPLITS}
+    sentences = {row["sentence"] for split in embedded.SPLITS for row in embedded.rows(split)}
+    verdicts = {verdict.template.partition("}")[2].split("{")[0] for verdict in grammar.VERDICTS}
+    assert len(texts["train"]) > 10_000
+    assert not sentences & {text for rows in texts.values() for text in rows}
+    bare = {text.split(ending)[0] for rows in texts.values() for text in rows for ending in verdicts if ending in text}
+    assert not sentences & bare
+    assert embedded.texts("validation") == embedded.texts("validation")

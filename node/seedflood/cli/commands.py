@@ -30,7 +30,6 @@ from seedflood.cli.options import (
     with_guess,
 )
 from seedflood.cli.rosters import roster_app
-from seedflood.cli.tour import tour
 from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
@@ -73,7 +72,6 @@ add_watching(app)
 app.command("continue")(continue_run)
 app.command()(doctor)
 app.command()(tune)
-app.command()(tour)
 
 
 @node_app.command(epilog=EPILOG)
