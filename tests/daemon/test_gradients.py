@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seedflood.host.seedflood.engine import TOO_HIGH
+from seedflood.host.seedflood.engine import TOO_LONG
 from seedflood.offline.learned import rebuild, replay
 
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
@@ -51,8 +51,12 @@ async def test_a_journal_of_gradients_is_replayed_to_the_weights_of_the_live_nod
         torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("changes", "is_warned"), [({}, False), ({"learning_rate": 1.0}, True)])
-async def test_a_rate_far_above_the_default_is_warned_of(cluster, changes, is_warned):
-    host = await cluster.start("a", [], {**GRADIENT, "clients": 1, "steps": 1, **changes})
-    await cluster.finish()
-    assert (TOO_HIGH in [event["event"] for event in host.hub.events]) == is_warned
+@pytest.mark.parametrize(("changes", "is_halved"), [({}, False), ({"learning_rate": 100.0}, True)])
+async def test_a_rate_whose_first_step_is_too_long_is_halved_before_it_and_all_say_so(cluster, changes, is_halved):
+    hosts = await cluster.ring(2, {**GRADIENT, "steps": 2, **changes})
+    results = await cluster.finish()
+    assert len({(result["digest"], result["rate_halvings"]) for result in results}) == 1
+    assert (results[0]["rate_halvings"] > 0) == is_halved
+    for host in hosts:
+        assert (TOO_LONG in [event["event"] for event in host.hub.events]) == is_halved
+        assert [step for step, _ in host.hub.history.halvings] == [0] * is_halved

@@ -9,17 +9,18 @@ from reference import assert_weights_close, distinct_parameters, permuted, some_
 
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import decode_coefficients
+from seedflood.training.seedflood.control import HALVINGS_MAX
 from seedflood.training.seedflood.telling import quantise
 
 STEPS, CLIENTS = 24, 2
 """Of an epoch of ten steps each."""
 
 
-def payload_updates(replica, *, steps=STEPS, clients=CLIENTS, seed=0):
+def payload_updates(replica, *, steps=STEPS, clients=CLIENTS, seed=0, loss=0.0):
     rng = numpy.random.default_rng(seed)
     size = replica.subspace.size
     return [
-        Update(origin, step, quantise(replica.telling, rng.normal(size=size))[0])
+        Update(origin, step, quantise(replica.telling, rng.normal(size=size), loss)[0])
         for step in range(steps)
         for origin in range(clients)
     ]
@@ -65,6 +66,19 @@ def test_any_order_and_partition_gives_the_same_digest_and_weights(optimizer, ex
     assert replica.digest() == digest
     replica.open_epoch(2)
     assert_weights_close(replica.weights(), weights)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_before_a_first_step_that_is_too_long_the_rate_is_halved_in_any_order(optimizer):
+    """Gradients of a thousand coordinates, at a rate of 1, and a loss of 2."""
+    replica, shuffled = (a_replica(optimizer, learning_rate=1.0) for _ in range(2))
+    updates = payload_updates(replica, loss=2.0)
+    replica.apply(updates)
+    for update in permuted(updates, 5):
+        shuffled.apply([update])
+    assert shuffled.digest() == replica.digest()
+    assert 3 <= replica.halvings < HALVINGS_MAX
+    assert shuffled.halvings == replica.halvings
 
 
 def test_any_set_of_updates_has_a_digest_of_its_own(optimizer, expected):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, Control, block_length
+from seedflood.protocol.seedflood.messages import LOSS_MAX
+from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, Control, block_length, is_too_long
 
 LENGTH = 4
 BEGIN = numpy.zeros(3, numpy.int64)
@@ -115,3 +116,24 @@ def test_the_rate_is_halved_so_often_and_no_more():
 
 def test_blocks_are_a_sixteenth_of_an_epoch_and_four_steps_at_least():
     assert [block_length(period) for period in (1, 10, 100, 1000)] == [4, 4, 6, 62]
+
+
+def test_a_first_step_that_promises_most_of_them_more_than_they_lose_is_too_long():
+    losses = [told(0.8)] * 3
+    assert is_too_long([0.9, -0.9, 0.1], losses)
+    assert not is_too_long([0.9, 0.1, 0.1], losses)
+    assert not is_too_long([0.3] * 3, losses)
+    assert not is_too_long([], [])
+
+
+def test_who_loses_next_to_nothing_finds_no_step_too_long():
+    assert not is_too_long([0.9] * 3, [0, told(0.001), told(0.01)])
+
+
+@given(
+    promise=st.sampled_from([0.1, 0.9]),
+    lies=st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, LOSS_MAX)), max_size=4),
+)
+def test_a_third_that_lies_makes_no_step_too_long_or_short_enough(promise, lies):
+    honest = [(promise, told(1.0))] * (2 * len(lies) + 1)
+    assert is_too_long(*zip(*honest, *lies, strict=True)) == (promise == 0.9)

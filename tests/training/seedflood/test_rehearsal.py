@@ -65,3 +65,14 @@ def test_a_long_run_keeps_what_it_has_learned(tmp_path: Path):
             accuracies.append(rehearsal.evaluate().figures["accuracy"])
     assert max(accuracies) >= 0.95
     assert accuracies[-1] >= max(accuracies) - 0.02
+
+
+def test_gradients_learn_at_ten_times_the_default_rate(tmp_path: Path):
+    hosts = equal_shares(NodeSettings(state=tmp_path, evaluate_examples=128), RUN.clients)
+    keys = {"task": "embedded", "estimate": "gradient", "train_examples": 1024, "clients": 3, "steps": 60}
+    rate = Rehearsal(RunSettings.of(**keys), hosts).learning_rate
+    rehearsal = Rehearsal(RunSettings.of(**keys, learning_rate=10 * rate), hosts)
+    while rehearsal.step < 60:
+        rehearsal.advance()
+    assert rehearsal.trainers[0].replica.halvings >= 2
+    assert rehearsal.evaluate().figures["accuracy"] > 0.8

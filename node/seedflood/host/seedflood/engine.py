@@ -40,10 +40,7 @@ from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
 
-RATE_MAX = 4
-"""Times the default rate of the model: with more, gradients taught next to nothing (benchmarks/RESULTS.md)."""
-
-TOO_HIGH = "the learning rate is far above the default for this model: it may learn nothing; leave it out, or lower it"
+TOO_LONG = "the first step would be too long for this model: the learning rate was halved before it"
 UNLEARNED = "the hosts lose more than before: back to the best state of this epoch, with half the learning rate"
 
 _log = structlog.stdlib.get_logger("seedflood")
@@ -131,9 +128,6 @@ class SeedfloodEngine(Engine):
         self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
 
     def start(self) -> None:
-        rate, default = self.trainer.replica.learning_rate, self.trainer.replica.default_rate
-        if rate > RATE_MAX * default:
-            self._hub.tell(TOO_HIGH, "warning", learning_rate=rate, default=round(default, 8))
         self._results.evaluate_before()
         is_damaged, is_fresh = self.journal.damaged is not None, self._shell.identity.is_fresh
         self.driver.start(self.journal.members(), is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
@@ -233,10 +227,11 @@ class SeedfloodEngine(Engine):
 
     def _controlled(self, applied: Applied) -> None:
         step, halvings = applied
-        before, self._halvings = self._halvings, halvings
+        is_first = step < self._settings.run.seedflood.local_steps
+        before, self._halvings = 0 if is_first else self._halvings, halvings
         if before is not None and halvings > before:
             self._hub.history.halvings.append((step, halvings))
-            self._hub.tell(UNLEARNED, "warning", step=step, halvings=halvings)
+            self._hub.tell(TOO_LONG if is_first else UNLEARNED, "warning", step=step, halvings=halvings)
 
     def _warn(self, sentence: str, step: int) -> None:
         """Warns the 1st, 2nd, 4th, 8th... time, because a run that goes wrong would warn at every step."""

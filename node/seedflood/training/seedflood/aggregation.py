@@ -8,7 +8,7 @@ of all steps. If an update comes late for a step, the later steps are computed a
 may come for their step; once all clients have told of it, nothing can. All but the newest epochs are put aside in a
 file, because a journal may give everything of one origin before it gives the next one. An epoch that was adopted begins
 with what was adopted: its steps are over. `control` may take an epoch back to where it was best, and halve the rate of
-all later steps.
+all later steps, or of all steps.
 
 Shapes: F coefficients, E numbers of an epoch (subspace.py).
 """
@@ -31,7 +31,7 @@ from seedflood.errors import JournalError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
-from seedflood.training.seedflood.control import Control, Lost, block_length
+from seedflood.training.seedflood.control import HALVINGS_MAX, Control, Lost, block_length, is_too_long
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf
@@ -231,9 +231,15 @@ class Stepwise:
         state, control = point
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
-        state = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
+        moved = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
+        if step == 0 and control.halvings < HALVINGS_MAX:
+            step_F = moved.increment_F - state.increment_F
+            promises = [self._reader.promise(update, step_F) * self.unit for update in updates]
+            if is_too_long(promises, [update.loss for update in updates]):
+                slower = _Point(state, replace(point.control, halvings=control.halvings + 1))
+                return self._take(slower, epoch, step, told)
         control, back_F = control.judge(self._block)
-        return _Point(state if back_F is None else begin(back_F), control)
+        return _Point(moved if back_F is None else begin(back_F), control)
 
     def _move(self, state: State, epoch: int, updates: Sequence[Update], factor: int) -> State:
         """factor: of the learning rate, in units of 2^-16."""

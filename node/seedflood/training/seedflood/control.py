@@ -13,13 +13,20 @@ after it: early blocks may have been spoilt already), moments and blocks begin a
 Origins are compared with themselves alone: their rows may differ, and who
 tells made-up losses has one vote.
 
+A rate that is too high spoils a model within one step, and what is spoilt may lose less than the base model did (labels
+by chance lose 0.69, base models often more), so nothing rises. But the gradients of the first step say it beforehand:
+to first order a step takes `-gradient . step` from the loss of an origin. No loss is below zero. So a step that
+promises to change what most origins lose by more than `PROMISE_MAX` of it is too long, and the rate is halved until it
+is not. Default rates promise 0.1 to 0.6 (benchmarks/RESULTS.md). Later steps are not asked: near the end of a run a
+batch of a few rows promises more than it loses at any rate.
+
 What is folded is not taken back, so a run goes back within its epoch. The number of halvings stands with the
 coefficients of the epoch, so hosts that are given its sum know it, too.
 
 Shapes: F coefficients (subspace.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -43,6 +50,9 @@ PATIENCE = 3
 SIGNIFICANT = 2
 RISE_MIN = 1 << LOSS_UNIT_BITS - 6
 """1/64."""
+
+PROMISE_MAX = 2 / 3
+"""Of the loss: by how much the first step may change it, to first order."""
 
 HALVINGS_MAX = 12
 
@@ -116,6 +126,16 @@ class Control:
         if self.worse + 1 < PATIENCE or self.halvings == HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
         return Control(self.best_F, self.halvings + 1), self.best_F
+
+
+def is_too_long(promises: Iterable[float], losses: Iterable[int]) -> bool:
+    """Is the first step too long? By origin, in one order: what the step promises, and the loss in units
+    of 2^-11. Who loses next to nothing is content."""
+    votes = [
+        loss > RISE_MIN and abs(promise) > PROMISE_MAX * loss * 2.0**-LOSS_UNIT_BITS
+        for promise, loss in zip(promises, losses, strict=True)
+    ]
+    return 2 * sum(votes) > len(votes)
 
 
 def block_length(refresh_period: int) -> int:

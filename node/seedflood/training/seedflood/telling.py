@@ -15,6 +15,7 @@ Shapes: F coefficients, K groups or pairs (subspace.py).
 
 import math
 from collections.abc import Sequence
+from operator import mul
 from typing import Any
 
 import numpy
@@ -131,6 +132,15 @@ class Reader:
         self._subspace.accumulate(
             sum_E, epoch, torch.from_numpy(seed_K.copy()), torch.from_numpy(scaled(scalar_K, factor_K))
         )
+
+    def promise(self, update: Update, step_F: Integers) -> float:
+        """What a step takes from the loss of an origin, to first order, by the gradient that it told: computed exactly,
+        and rounded once. step_F: in units of an increment, so is the result. 0 if no gradient is told."""
+        if isinstance(self._telling, Pairs):
+            return 0.0
+        told_F = decode_coefficients(self._telling, _payload(update.told))
+        promised: int = -sum(map(mul, told_F.tolist(), step_F.tolist()))
+        return promised * 2.0**-self._telling.unit_bits
 
     def _seed(self, update: Update) -> int:
         return probe_seed(self._subspace.run_seed, update.origin, update.step)
