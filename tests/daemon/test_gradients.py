@@ -17,13 +17,14 @@ TOLD = {
 
 @pytest.mark.parametrize("changes", TOLD.values(), ids=TOLD)
 async def test_hosts_of_unlike_dtype_and_memory_end_with_one_digest(cluster, changes):
-    run = {**GRADIENT, "clients": 3, "steps": 12, "refresh_period": 4, **changes}
+    run = {**GRADIENT, "clients": 4, "steps": 12, "refresh_period": 4, **changes}
     await cluster.start("a", [], run)
     await cluster.start("b", ["a"], run, {"dtype": "bfloat16", "micro_batch": 1})
     await cluster.start("c", ["a", "b"], run, {"micro_batch": 3, "quantize": "int8"})
+    await cluster.start("d", ["a"], run, {"quantize": "nf4"})
     results = await cluster.finish()
     assert len({result["digest"] for result in results}) == 1
-    assert all(result["updates"] == 36 for result in results)
+    assert all(result["updates"] == 48 for result in results)
 
 
 async def test_a_node_that_leaves_and_returns_has_the_state_of_the_optimiser_again(cluster):

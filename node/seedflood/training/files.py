@@ -156,6 +156,10 @@ def _read_csv(path: Path) -> Table:
         except csv.Error as error:
             problem = f'broken quotes ({error}): put a cell that has quotes into quotes, and double those ("").'
             raise Row({}, str(path), reader.reader.line_num).error(problem) from error
+    if any(name.strip().isdecimal() for name in reader.fieldnames or ()):
+        raise DataError(
+            f"{path} begins with a row: write the names of the columns into its first line.", path=str(path)
+        )
     for row in rows:
         if None in row.columns or None in row.columns.values():
             raise row.error(
