@@ -28,9 +28,7 @@ class GaslocSettings(AlgorithmSettings):
     initial: Literal["pretrained", "random"] = Field(
         "pretrained", description="What the run begins with: the model as it is, or weights drawn from the run's seed."
     )
-    optimizer: str = Field(
-        "AdamW", pattern=r"^[A-Z][A-Za-z]*$", description="Of the local steps: the name of a class of torch.optim."
-    )
+    optimizer: Literal["AdamW", "Adam", "SGD"] = Field("AdamW", description="Of the local steps.")
     learning_rate: float = Field(
         1e-3,
         gt=0,

@@ -6,10 +6,9 @@ from packed import packed_task, worker_of
 from reference import FAMILIES, tiny_model
 from torch.nn import functional
 
-from seedflood.errors import ConfigError
 from seedflood.training.gasloc import worker as worker_module
 from seedflood.training.gasloc.schedule import Schedule
-from seedflood.training.gasloc.worker import ELEMENTWISE, Worker, WorkerSettings
+from seedflood.training.gasloc.worker import Worker, WorkerSettings
 from seedflood.training.models import distinct_parameters
 
 EPSILON = 1e-3
@@ -56,17 +55,7 @@ def test_local_steps_are_those_of_a_plain_loop(family, seed):
         torch.testing.assert_close(weights[name], parameter.detach(), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", [*ELEMENTWISE, "Adafactor"])
-def test_any_optimiser_takes_its_steps(name):
-    worker = worker_of(optimiser=name, learning_rate=1e-3, weight_decay=0.01)
-    before_F = worker.flat.values_F.clone()
-    done = worker.take_steps(2)
-    assert math.isfinite(done.loss)
-    assert not torch.equal(worker.flat.values_F, before_F)
-    assert worker.flat.values_F.isfinite().all()
-
-
-@pytest.mark.parametrize("name", ["SGD", "NAdam", "RMSprop"])
+@pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_flat_tensors_and_single_parameters_are_trained_alike(name):
     options = {"momentum": 0.9} if name == "SGD" else {"eps": EPSILON}
     task, module = packed_task(), tiny_model("opt")
@@ -77,21 +66,6 @@ def test_flat_tensors_and_single_parameters_are_trained_alike(name):
     weights = worker.flat.weights()
     for key, parameter in distinct_parameters(module):
         torch.testing.assert_close(weights[key], parameter.detach(), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"optimiser": "Magic"}, "none of torch.optim"),
-        ({"optimiser": "LBFGS"}, "none of torch.optim"),
-        ({"optimiser": "lr_scheduler"}, "none of torch.optim"),
-        ({"optimiser": "SGD", "options": {"betas": (0.9, 0.9)}}, "cannot be used"),
-        ({"optimiser": "AdamW", "options": {"betas": (2.0, 0.9)}}, "cannot be used"),
-    ],
-)
-def test_optimisers_that_cannot_be_used_are_told(settings, said):
-    with pytest.raises(ConfigError, match=said):
-        worker_of(**settings)
 
 
 @pytest.mark.parametrize("micro_batch", [1, 4, 6, 100])

@@ -83,7 +83,6 @@ class FlatModel:
             parameter.data = value
             parameter.requires_grad_(True)
             parameter.grad = self.layout.view(self.gradients_F, place)
-        self.parameters = [parameters[place.name] for place in self.layout.places]
         self._names = {id(parameter): name for name, parameter in parameters.items()}
 
     def groups(self) -> tuple[nn.Parameter, nn.Parameter]:

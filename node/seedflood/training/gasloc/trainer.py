@@ -38,7 +38,7 @@ parts apart for good that trained by themselves for long."""
 
 
 class Trainer:
-    """Trains a base model, whose weights must be float32. Raises ConfigError for an optimiser that cannot be used.
+    """Trains a base model, whose weights must be float32.
 
     norm_max: nothing is taken from others whose norm is not below it. It follows from the base model, so it is the same
     on all hosts. What they mix lies between what they have: without momentum no number of lies moves a replica beyond.

@@ -7,23 +7,21 @@ So a worker that is restored from a checkpoint goes on bit by bit as if it had n
 Weights, gradients and the optimiser's state are float32, whatever the arithmetic of a forward is: with
 `is_bfloat16` products are computed in bfloat16 (autocast), sums and losses in float32.
 
-Element-wise optimisers get two flat tensors instead of hundreds of small ones (`ELEMENTWISE`; those in `FUSED` take one
-pass over memory). Any other optimiser of `torch.optim` gets the parameters themselves.
+An optimiser is element-wise, so it gets two flat tensors instead of hundreds of small ones, and takes one pass over
+memory.
 
 Shapes: F numbers of all parameters (flat.py).
 """
 
-import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from seedflood.errors import ConfigError
 from seedflood.training.causal import CausalModel
 from seedflood.training.gasloc.flat import FlatModel
 from seedflood.training.gasloc.schedule import Schedule
@@ -31,10 +29,12 @@ from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Batches
 from seedflood.training.stacks import checkpointed, layers_of
 
-ELEMENTWISE = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD")
-FUSED = ("Adagrad", "Adam", "AdamW", "SGD")
-UNSUITABLE = ("LBFGS", "Optimizer", "SparseAdam")
-"""Classes that need a closure, are abstract, or take sparse gradients."""
+OptimiserName = Literal["AdamW", "Adam", "SGD"]
+OPTIMISERS: Mapping[OptimiserName, Callable[..., torch.optim.Optimizer]] = {
+    "AdamW": torch.optim.AdamW,
+    "Adam": torch.optim.Adam,
+    "SGD": torch.optim.SGD,
+}
 
 GRADIENT_NORM_MAX = 1.0
 """The whole gradient of a step is scaled down to this norm if it is larger."""
@@ -44,12 +44,12 @@ GRADIENT_NORM_MAX = 1.0
 class WorkerSettings:
     """How a worker trains.
 
-    optimiser: the name of a class of `torch.optim`. options: its other arguments (betas, momentum, ...). weight_decay:
+    optimiser: a class of `torch.optim`. options: its other arguments (betas, momentum, ...). weight_decay:
     only for matrices. micro_batch: rows at once; None: all. is_bfloat16, is_checkpointed (gradient checkpointing, layer
     by layer): each host chooses for itself.
     """
 
-    optimiser: str = "AdamW"
+    optimiser: OptimiserName = "AdamW"
     learning_rate: float = 1e-3
     weight_decay: float = 0.1
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class LocalSteps:
 
 
 class Worker:
-    """One model, its rows and its optimiser. Raises ConfigError for an optimiser that cannot be used.
+    """One model, its rows and its optimiser.
 
     step: the next one. flat: the parameters, which an outer step may rewrite between two local ones.
     """
@@ -144,38 +144,13 @@ class Worker:
 
 
 def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Optimizer:
-    """The optimiser of a flat model. Raises ConfigError if it cannot be used."""
-    kind = _kind_of(settings)
-    if settings.optimiser in ELEMENTWISE:
-        matrices, others = ([group] for group in flat.groups())
-    else:
-        matrices = [parameter for parameter in flat.parameters if parameter.dim() > 1]
-        others = [parameter for parameter in flat.parameters if parameter.dim() <= 1]
-    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others}]
-    if "weight_decay" in inspect.signature(kind).parameters:
-        groups[0]["weight_decay"] = settings.weight_decay
-        groups[1]["weight_decay"] = 0.0
-    return _make([group for group in groups if any(one.numel() for one in group["params"])], settings)
-
-
-def _kind_of(settings: WorkerSettings) -> Callable[..., torch.optim.Optimizer]:
-    name = settings.optimiser
-    kind = getattr(torch.optim, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)) or name in UNSUITABLE:
-        raise ConfigError(f'optimizer = "{name}" is none of torch.optim that can be used: try "AdamW" or "SGD".')
-    return kind
-
-
-def _make(groups: list[dict[str, Any]], settings: WorkerSettings) -> torch.optim.Optimizer:
-    options = dict(settings.options)
-    if settings.optimiser in FUSED:
-        options.setdefault("fused", True)
-    try:
-        return _kind_of(settings)(groups, lr=settings.learning_rate, **options)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f'optimizer = "{settings.optimiser}" cannot be used with this model and these options: {error}.'
-        ) from error
+    """The optimiser of a flat model."""
+    groups = [
+        {"params": [group], "weight_decay": decay}
+        for group, decay in zip(flat.groups(), (settings.weight_decay, 0.0), strict=True)
+        if group.numel()
+    ]
+    return OPTIMISERS[settings.optimiser](groups, lr=settings.learning_rate, **{"fused": True, **settings.options})
 
 
 def _pieces(batch: Batch, micro_batch: int | None) -> Iterator[Batch]:
