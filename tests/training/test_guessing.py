@@ -77,6 +77,13 @@ def test_a_label_column_of_another_name_is_known_by_its_few_words_and_may_be_sai
         guess(*numbers, **said)
 
 
+def test_a_label_and_a_text_are_found_among_other_columns(guess):
+    rows = [{"id": f"r{n}", "review": f"row {n}", "mood": ("bad", "good")[n % 2]} for n in range(8)]
+    known = {"task": "prompted", "template": "{review}\nLabel:", "label_words": ("bad", "good"), "label_column": "mood"}
+    assert guess(*rows) == guess(*rows, label_column="mood") == known
+    assert guess(*({**row, "text": row["review"]} for row in rows)) == {"task": "lm"}
+
+
 def test_a_text_is_found_beside_other_columns_of_text(guess):
     rows = [{"id": "a1", "sentence": "a", "label": "bad"}, {"id": "b2", "sentence": "b", "label": "good"}]
     assert guess(*rows)["template"] == "{sentence}\nLabel:"

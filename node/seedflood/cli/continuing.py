@@ -64,8 +64,12 @@ def continue_run(
         if key is not None:
             of_host = ", ".join(path.name for path in (last, added, file.with_name(following["node"]["roster"])))
             typer.echo(f"  copy to {course[0].settings.node.name}, beside its {file.name}: {of_host}")
-    start = f"start each again, in its folder: {typed('seedflood-node')} --peers {file.name}"
-    typer.echo(f"{'then' if key is not None else 'do the same on all other hosts of the run, then'} {start}")
+    started = f"{typed('seedflood-node')} --peers {file if key is None else file.name}"
+    typer.echo(
+        f"then start each host again, in its folder: {started}"
+        if key is not None
+        else f"do the same on all other hosts of the run, then start each again, here: {started}"
+    )
 
 
 def _check_begun(course: tuple[Stage, ...], file: Path) -> None:

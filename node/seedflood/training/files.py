@@ -156,15 +156,14 @@ def _read_csv(path: Path) -> Table:
         except csv.Error as error:
             problem = f'broken quotes ({error}): put a cell that has quotes into quotes, and double those ("").'
             raise Row({}, str(path), reader.reader.line_num).error(problem) from error
-    if any(name.strip().isdecimal() for name in reader.fieldnames or ()):
+    names = reader.fieldnames or ()
+    if any(name.isdecimal() or any(row.columns.get(name) == name for row in rows) for name in names):
         raise DataError(
             f"{path} begins with a row: write the names of the columns into its first line.", path=str(path)
         )
     for row in rows:
         if None in row.columns or None in row.columns.values():
-            raise row.error(
-                f"not as many cells as the first line, which has {len(reader.fieldnames or ())}: correct it."
-            )
+            raise row.error(f"not as many cells as the first line, which has {len(names)}: correct it.")
     return Table(rows)
 
 

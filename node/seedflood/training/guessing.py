@@ -49,7 +49,8 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
             )
         return {"task": "completion"}
     label: str | None = said.get("label_column") or _label_column(splits)
-    texts = [name for name, value in columns.items() if isinstance(value, str) and name != label]
+    strings = [name for name, value in columns.items() if isinstance(value, str) and name != label]
+    texts = [name for name in strings if _has_spaces(splits, name)] or strings
     text = texts[0] if len(texts) == 1 else next((name for name in TEXTS if name in texts), None)
     if label is not None and label in columns and (text is not None or "template" in said):
         return _prompted(data, splits, said.get("template") or f"{{{text}}}\nLabel:", label, said)
@@ -67,15 +68,23 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _label_column(splits: Splits) -> str | None:
-    """The column of labels: "label", or the only one beside a text if it has a few values that often come again."""
-    columns = splits.train.rows[0].columns
+    """The column of labels: "label", or the only one that has a few values which often come again. A `text` with more
+    than one other column is one to be learned."""
+    columns, found = splits.train.rows[0].columns, []
     if "label" in columns:
         return "label"
-    for name in columns if len(columns) == 2 else ():
+    for name in columns if len(columns) == 2 or "text" not in columns else ():
         values = {row.columns.get(name) for row in splits.train.rows if isinstance(row.columns.get(name), str | int)}
         if 2 <= len(values) <= min(LABELS_MAX, len(splits.train.rows) // ROWS_PER_LABEL):
-            return str(name)
-    return None
+            found.append(str(name))
+    words = [name for name in found if not _has_spaces(splits, name)]
+    return words[0] if len(words) == 1 else None
+
+
+def _has_spaces(splits: Splits, column: str) -> bool:
+    """Have most rows more than one word there?"""
+    values = [row.columns.get(column) for row in splits.train.rows]
+    return 2 * sum(isinstance(value, str) and " " in value.strip() for value in values) > len(values)
 
 
 def _prompted(data: str, splits: Splits, template: str, label: str, said: Mapping[str, Any]) -> dict[str, Any]:
