@@ -123,7 +123,7 @@ def gossip(outers: Sequence[Outer]) -> Callable[[], object]:
 def tell_largest(step: float, outers: Sequence[Outer]) -> Callable[[], None]:
     """Choco: everyone tells both neighbours on a ring the largest of what they do not know of it. step: how far it goes
     towards what they told."""
-    workers = [Choco(outer.phi, fraction=CHOCO_FRACTION, gamma=step) for outer in outers]
+    workers = [Choco(outer.values_F, fraction=CHOCO_FRACTION, gamma=step) for outer in outers]
     neighbours = _neighbours(len(outers))
 
     def end() -> None:
@@ -143,7 +143,7 @@ def average(outers: Sequence[Follower]) -> Callable[[], object]:
 def follow(algorithm: Algorithm, seed: int) -> Course:
     """All workers of an algorithm, side by side."""
     trainers = [_trainer(algorithm, seed, index) for index in range(WORKERS)]
-    outers = [Follower(trainer.outer.phi, trainer.outer.settings) for trainer in trainers]
+    outers = [Follower(trainer.worker.flat.values_F, trainer.outer.settings) for trainer in trainers]
     begun, sent, end_round = time.perf_counter(), 0, algorithm.begin(outers)
     while trainers[0].worker.step < STEPS:
         for trainer in trainers:

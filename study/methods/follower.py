@@ -24,9 +24,8 @@ class Follower(Outer):
         if self.previous_F is not None:
             after_F = mean_F + (mean_F - self.previous_F).mul_(self.settings.gamma)
             self.previous_F.copy_(mean_F)
-        self._values_F.copy_(after_F)
-        if self.anchor_F is not None:
-            self.anchor_F.copy_(after_F)
+        self.values_F.copy_(after_F)
+        self.anchor_F.copy_(after_F)
         self.offer = None
         self.round += 1
 

@@ -225,9 +225,6 @@ class Daemon:
     def noted(self, event: Event) -> None:
         self.hub.noted(event)
 
-    def sent(self, peer: OriginId, message: Message) -> None:
-        """Does nothing. An engine that wants to know of messages is the driver's observer itself."""
-
     def finished(self) -> None:
         """The run is over: final figures, export, the result on stdout. Then ends the daemon, or keeps serving."""
         self.status_source.is_finished = True

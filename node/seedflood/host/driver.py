@@ -206,7 +206,6 @@ class Driver:
 
     def _send(self, peer: OriginId, message: Message) -> None:
         self._links.send(peer, (message,))
-        self._observer.sent(peer, message)
 
     def _stick(self, error: DiskFullError) -> None:
         """The disk is full, and the open group was rolled back. From now on it waits in the backlog, with everything of

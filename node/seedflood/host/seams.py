@@ -37,9 +37,6 @@ class Observer(Protocol):
 
     def noted(self, event: Event) -> None: ...
 
-    def sent(self, peer: OriginId, message: Message) -> None:
-        """A message was given to the link with the peer. Not called for answers to pulls."""
-
     def finished(self) -> None: ...
 
     def superseded(self) -> None:

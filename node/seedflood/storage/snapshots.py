@@ -41,11 +41,11 @@ class Snapshot:
 class Snapshots:
     """The newest `keep` snapshots in a folder, which is created if needed. Raises JournalError.
 
-    skipped: the files that the last `load_latest` did not use, each with the reason.
+    skipped: the files that the last `load_latest` did not use.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
-        self.skipped: list[tuple[Path, str]] = []
+        self.skipped: list[Path] = []
         self._folder = folder
         self._keep = keep
         with disk_errors(folder, "open", "snapshots"):
@@ -72,12 +72,11 @@ class Snapshots:
         for path in self._newest_first():
             try:
                 arrays, facts = load(path)
-            except (OSError, ValueError) as error:
-                self.skipped.append((path, f"cannot be read: {error}"))
-                continue
-            if is_usable(facts):
+            except (OSError, ValueError):
+                arrays, facts = {}, None
+            if facts is not None and is_usable(facts):
                 return Snapshot(_step(path), arrays, facts)
-            self.skipped.append((path, "does not fit"))
+            self.skipped.append(path)
             del arrays  # one set of arrays in memory at a time
         return None
 
@@ -88,7 +87,7 @@ class Snapshots:
     def set_aside(self) -> None:
         """Renames the files that `load_latest` skipped, so that they do not count as the newest when the next snapshot
         has a lower step. Raises JournalError."""
-        for path, _ in self.skipped:
+        for path in self.skipped:
             with disk_errors(path, "set aside", "snapshot"):
                 path.rename(path.with_name(path.name + SET_ASIDE_SUFFIX))
 

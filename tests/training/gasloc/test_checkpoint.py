@@ -54,14 +54,12 @@ def test_a_restored_worker_goes_on_bit_by_bit(tmp_path, outer, optimiser):
         assert state(after) == state(before)
 
 
-@pytest.mark.parametrize("is_overlapped", [False, True])
-def test_an_open_offer_is_open_again_with_its_digest(is_overlapped):
-    outer = OuterSettings(gamma=0.5, encoding="bfloat16", is_overlapped=is_overlapped)
+def test_an_open_offer_is_open_again_with_its_digest():
+    outer = OuterSettings(gamma=0.5, encoding="bfloat16")
     trainer = trainer_of(1, outer)
     trainer.take_steps(2)
     digest = trainer.propose().digest
-    if is_overlapped:
-        trainer.take_steps(1)
+    trainer.take_steps(1)
     arrays, facts = trainer.snapshot()
     again = trainer_of(1, outer)
     again.restore(copied(arrays), facts)
@@ -75,7 +73,7 @@ def test_an_open_offer_is_open_again_with_its_digest(is_overlapped):
 @pytest.mark.parametrize("eta", [1.0, 0.5])
 def test_a_correction_that_came_while_an_offer_was_open_is_no_local_progress_after_a_crash(eta):
     """The rounds after it end as without the crash."""
-    outer = OuterSettings(eta=eta, gamma=0.5, is_overlapped=True)
+    outer = OuterSettings(eta=eta, gamma=0.5)
     trainer, again = trainer_of(1, outer), trainer_of(1, outer)
     trainer.take_steps(2)
     trainer.propose()

@@ -50,7 +50,7 @@ def test_no_honest_host_comes_near_the_norm_at_which_it_is_refused(
 ):
     """apart: for so many rounds the last one trains by itself."""
     name, rate, options = optimiser
-    outer = OuterSettings(gamma=gamma, encoding=encoding, is_overlapped=True)
+    outer = OuterSettings(gamma=gamma, encoding=encoding)
     how = {"optimiser": name, "learning_rate": rate, "options": options}
     trainers = [trainer_of(k, outer, is_fresh=is_fresh, **how) for k in range(4)]
     weights = weights_of(graph, 4)
@@ -87,15 +87,8 @@ def test_a_round_between_two_trainers_by_their_methods():
     assert (one.outer.round, one.worker.step) == (1, 2)
 
 
-def test_parameters_that_are_offered_do_not_move():
-    trainer = trainer_of()
-    trainer.propose()
-    with pytest.raises(AssertionError, match="offered"):
-        trainer.take_steps(1)
-
-
 def test_local_steps_go_on_while_an_overlapped_offer_is_open():
-    trainer = trainer_of(1, OuterSettings(is_overlapped=True))
+    trainer = trainer_of(1, OuterSettings())
     trainer.take_steps(1)
     payload = sent(trainer.propose())
     trainer.take_steps(2)

@@ -167,7 +167,7 @@ def test_a_correction_that_comes_late_is_added_to_the_progress_made_meanwhile(et
     start_WF, weights = random_WF(3, 64, 4), weights_of("ring", 3)
     prompt, late = tensors(start_WF), tensors(start_WF)
     prompts = [Outer(value_F, OuterSettings(eta, gamma)) for value_F in prompt]
-    lates = [Outer(value_F, OuterSettings(eta, gamma, is_overlapped=True)) for value_F in late]
+    lates = [Outer(value_F, OuterSettings(eta, gamma)) for value_F in late]
     ahead = [torch.zeros(64) for _ in late]
     for number in range(4):
         steps = tensors(random_WF(3, 64, number, 1))
@@ -207,7 +207,7 @@ def test_a_closing_round_has_no_momentum():
 
 def test_replaced_parameters_are_exactly_those_of_the_other_host():
     value_F, other_F = tensors(random_WF(2, NUMBERS, 1))
-    outer = Outer(value_F, OuterSettings(eta=0.5, gamma=0.5, is_overlapped=True))
+    outer = Outer(value_F, OuterSettings(eta=0.5, gamma=0.5))
     outer.replace(arrived(Outer(other_F, PLAIN).propose()).told)
     assert torch.equal(value_F, other_F)
     assert torch.equal(outer.anchor_F, other_F)
@@ -265,7 +265,7 @@ def test_what_was_kept_mixes_as_what_has_just_arrived(encoding):
 def test_a_pull_that_is_known_late_counts_in_full_and_is_no_local_progress(when, eta):
     """One step of 4 in a round that has nobody, and a pull of 1 from the round before."""
     values_F = torch.zeros(16)
-    outer = Outer(values_F, OuterSettings(eta=eta, is_overlapped=True))
+    outer = Outer(values_F, OuterSettings(eta=eta))
     late = Pull(0.25, KeptDifference(numpy.full(16, -4.0, dtype=numpy.float32)))
     if when == "between rounds":
         outer.correct(late)
@@ -281,10 +281,3 @@ def test_a_pull_that_is_known_late_counts_in_full_and_is_no_local_progress(when,
     outer.propose()
     outer.mix([])
     assert values_F.tolist() == [4 * eta + 1] * 16
-
-
-def test_numbers_that_are_offered_as_they_are_are_not_corrected():
-    outer = Outer(torch.zeros(16), PLAIN)
-    outer.propose()
-    with pytest.raises(AssertionError, match="offered"):
-        outer.correct(Pull(0.5, KeptDifference(numpy.ones(16, dtype=numpy.float32))))

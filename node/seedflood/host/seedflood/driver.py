@@ -38,7 +38,7 @@ from seedflood.protocol.seedflood.outputs import (
     Rebuild,
     Replaced,
 )
-from seedflood.protocol.swarm.messages import Hello, Member, Members
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
 
 ANSWER_BUNDLES = 256
@@ -143,6 +143,10 @@ class SeedfloodDriver(Driver):
 
     def leave(self) -> None:
         self.do(lambda now: self.node.leave(now, self._backlog.first_unsaved))
+
+    def _send(self, peer: OriginId, message: Message) -> None:
+        super()._send(peer, message)
+        self._observer.sent(peer, message)
 
     def _persist(self, out: Outputs) -> _Kept:
         """Writes to the journal. A group ends with each window, with anything of our own, or when it is large."""

@@ -27,12 +27,11 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.swarm.messages import Member, Message
-from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
@@ -117,7 +116,9 @@ class SeedfloodEngine(Engine):
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         self._shell = shell
         self._hub = shell.hub
-        self._observer = SeedfloodObserver(shell.hub, seedflood, self._find_update)
+        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, seedflood, self._find_update)
+        self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
+        self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
         sign, rows = shell.identity.sign, self.trainer.rows
         self.node = Node(rules, member, sign, verify, patience=patience, gate=shell.gate, rows=rows)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
@@ -148,25 +149,7 @@ class SeedfloodEngine(Engine):
         """(is the update held, is it applied)."""
         return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
 
-    # Whoever wants to know (seams.Observer)
-
-    def noted(self, event: Event) -> None:
-        self._observer.noted(event)
-
-    def sent(self, peer: OriginId, message: Message) -> None:
-        self._observer.sent(peer, message)
-
-    def superseded(self) -> None:
-        self._shell.observer.superseded()
-
-    def removed(self) -> None:
-        self._shell.observer.removed()
-
-    def finished(self) -> None:
-        self._shell.observer.finished()
-
-    def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
-        self._observer.adopted(closed, source)
+    # What the driver did (seams.Observer); what is not here, `assemble` has from others
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
         self._news += len(bundles)

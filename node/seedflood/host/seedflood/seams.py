@@ -9,7 +9,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
-from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.messages import Member, Message
 
 
 class Journal(seams.Journal, Protocol):
@@ -96,6 +96,9 @@ Compute = Callable[[Job], None]
 
 class Observer(seams.Observer, Protocol):
     """Hears of what happens, also of what was kept and applied."""
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        """A message was given to the link with the peer. Not called for answers to pulls."""
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         """A neighbour's sum has replaced the bundles of an epoch. source: that neighbour."""

@@ -43,5 +43,4 @@ def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> W
 
 
 def _outer_settings(said: GaslocSettings) -> OuterSettings:
-    """Overlapped, whatever the delay: the part of an earlier round may come to be known while ours is offered."""
-    return OuterSettings(said.eta, said.gamma, said.encoding, is_overlapped=True)
+    return OuterSettings(said.eta, said.gamma, said.encoding)

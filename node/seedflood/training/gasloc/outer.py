@@ -47,15 +47,11 @@ from seedflood.training.gasloc.exchange import Difference, Offer
 
 @dataclass(frozen=True, slots=True)
 class OuterSettings:
-    """eta: factor of the local progress. gamma: momentum.
-
-    encoding: of the offered parameters. is_overlapped: local steps go on while an offer is open.
-    """
+    """eta: factor of the local progress. gamma: momentum. encoding: of the offered parameters."""
 
     eta: float = 1.0
     gamma: float = 0.0
     encoding: EncodingName = "float32"
-    is_overlapped: bool = False
 
 
 PLAIN = OuterSettings()
@@ -88,10 +84,10 @@ def pair_weight(degree: int, other_degree: int) -> float:
 
 
 class Outer:
-    """The outer steps of one worker. Its flat parameters are changed in place.
+    """The outer steps of one worker. values_F: its flat parameters, which are changed in place.
 
-    round: the next one. Between `propose` and `mix` the offer is open. anchor_F: the parameters at the
-    start of the round, or the offered ones while local steps go on; None if neither is needed.
+    round: the next one. Between `propose` and `mix` the offer is open. anchor_F: the parameters at the start of the
+    round, or the offered ones, which stay as they are while local steps go on.
     """
 
     def __init__(self, values_F: Tensor, settings: OuterSettings) -> None:
@@ -101,40 +97,31 @@ class Outer:
         self._late: list[tuple[float, Difference]] = []
         """Corrections that came while the anchor was offered, with their factors. They are not in it, and are not local
         progress."""
-        self._values_F = values_F
-        needs_anchor = settings.eta != 1 or settings.is_overlapped
-        self.anchor_F = values_F.clone() if needs_anchor else None
+        self.values_F = values_F
+        self.anchor_F = values_F.clone()
         self.previous_F = values_F.clone() if settings.gamma != 0 else None
         is_exact = settings.encoding == "float32"
         self.residual_F = None if is_exact else torch.zeros_like(values_F, dtype=torch.bfloat16)
-
-    @property
-    def phi(self) -> Tensor:
-        """(F,) What is offered: the parameters themselves, unless local steps go on."""
-        if self.anchor_F is not None and self.settings.is_overlapped:
-            return self.anchor_F
-        return self._values_F
 
     @torch.no_grad()
     def propose(self, encoding: EncodingName | None = None) -> Offer:
         """The local steps of the round are done: their result becomes phi, which is offered. encoding: another one than
         that of the settings, and without error feedback."""
         assert self.offer is None, "an offer is open"
-        if self.anchor_F is not None and self.settings.eta != 1:
-            torch.lerp(self.anchor_F, self._values_F, self.settings.eta, out=self._values_F)
-        if self.anchor_F is not None and self.settings.is_overlapped:
-            self.anchor_F.copy_(self._values_F)
+        if self.settings.eta != 1:
+            torch.lerp(self.anchor_F, self.values_F, self.settings.eta, out=self.values_F)
+        self.anchor_F.copy_(self.values_F)
         if encoding in (None, self.settings.encoding):
-            self.offer = Offer(self.phi, self.settings.encoding, self.residual_F)
+            self.offer = Offer(self.anchor_F, self.settings.encoding, self.residual_F)
         else:
-            self.offer = Offer(self.phi, encoding)
+            self.offer = Offer(self.anchor_F, encoding)
         return self.offer
 
     @torch.no_grad()
     def mix(self, pulls: Sequence[Pull], *, has_momentum: bool = True) -> Mixed:
         """The outer step with the neighbours whose parameters have arrived, perhaps none. Ends the round."""
         assert self.offer is not None, "nothing was offered"
-        offer, phi_F = self.offer, self.phi
+        offer, phi_F = self.offer, self.anchor_F
         squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
         for index, piece in enumerate(offer.pieces):
             part = _part(piece)
@@ -147,7 +134,8 @@ class Outer:
             if pulls:
                 squares[1] += torch.linalg.vector_norm(phi_N).square()
                 offer.settle(index, offer.told(index))
-            self._close(part, phi_N, change_N)
+            self.values_F[part] += change_N
+            phi_N += change_N
         self._finish()
         apart, size = (math.sqrt(square) for square in squares.tolist())
         distance = apart / math.sqrt(len(pulls)) / size if pulls and size else 0.0
@@ -155,16 +143,13 @@ class Outer:
 
     @torch.no_grad()
     def correct(self, pull: Pull) -> None:
-        """Adds the pull of an earlier round, of which we did not know whether it counts, to the present parameters.
-
-        While an offer is open this is allowed only if it is overlapped, because the offered numbers must not change.
-        """
-        assert self.offer is None or self.settings.is_overlapped, "the parameters are offered"
+        """Adds the pull of an earlier round, of which we did not know whether it counts, to the present parameters. To
+        those that are offered it is added when the round is mixed: they must not change."""
         scale = -pull.weight
-        _add(scale, pull.difference, self._values_F)
-        if self.anchor_F is not None and self.offer is None:
+        _add(scale, pull.difference, self.values_F)
+        if self.offer is None:
             _add(scale, pull.difference, self.anchor_F)
-        elif self.anchor_F is not None:
+        else:
             self._late.append((scale, pull.difference))
 
     @torch.no_grad()
@@ -172,17 +157,16 @@ class Outer:
         """Goes on from other parameters, piece by piece as float32; nothing is added to them any more."""
         self.offer = None
         self._late.clear()
-        for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(self._values_F))):
+        for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(self.values_F))):
             part = _part(piece)
-            self._values_F[part] = result(index)
-            if self.anchor_F is not None:
-                self.anchor_F[part] = self._values_F[part]
+            self.values_F[part] = result(index)
+            self.anchor_F[part] = self.values_F[part]
 
     def late(self) -> Tensor | None:
         """The sum of the corrections that the offered anchor lacks, as a new tensor; None if there are none."""
         if not self._late:
             return None
-        late_F = torch.zeros_like(self._values_F)
+        late_F = torch.zeros_like(self.values_F)
         for scale, difference in self._late:
             _add(scale, difference, late_F)
         return late_F
@@ -191,7 +175,7 @@ class Outer:
         """Resumes from a checkpoint whose tensors are restored already. An open offer has the same digest as before."""
         self.round = round_
         self._late = [(1.0, late)] if late is not None else []
-        self.offer = Offer(self.phi, self.settings.encoding, self.residual_F) if is_offered else None
+        self.offer = Offer(self.anchor_F, self.settings.encoding, self.residual_F) if is_offered else None
 
     def _momentum(self, phi_N: Tensor, part: slice) -> Tensor:
         """gamma (phi - previous phi) as a new tensor. phi_N becomes the previous one."""
@@ -201,19 +185,10 @@ class Outer:
         self.previous_F[part] = phi_N
         return momentum_N
 
-    def _close(self, part: slice, phi_N: Tensor, change_N: Tensor) -> None:
-        self._values_F[part] += change_N
-        if self.anchor_F is not None:
-            if self.settings.is_overlapped:
-                phi_N += change_N  # which is the anchor
-            else:
-                self.anchor_F[part] = self._values_F[part]
-
     def _finish(self) -> None:
         self.offer = None
         self.round += 1
         for scale, difference in self._late:
-            assert self.anchor_F is not None
             _add(scale, difference, self.anchor_F)
         self._late.clear()
 

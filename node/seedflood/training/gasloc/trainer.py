@@ -6,7 +6,7 @@ by `Outer.mix` and `Correct` by `Outer.correct`, both with what was kept (`KeptD
 `Take` by `take`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
 
 It is not thread-safe, with two exceptions: another thread may read an open offer, and write an arrival. Local steps and
-corrections may go on while an offer is open if the outer step is overlapped.
+corrections may go on while an offer is open.
 """
 
 import math
@@ -56,8 +56,7 @@ class Trainer:
         self.norm_max = NORM_FACTOR * max(norm, least)
 
     def take_steps(self, count: int) -> LocalSteps:
-        """Takes local steps. While an offer is open this needs an overlapped outer step."""
-        assert self.outer.offer is None or self.outer.settings.is_overlapped, "the parameters are offered"
+        """Takes local steps, also while an offer is open."""
         return self.worker.take_steps(count)
 
     def propose(self, encoding: EncodingName | None = None) -> Offer:
