@@ -10,6 +10,7 @@ from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.certificates import DOUBLES_MAX
+from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.inquiry import (
     BLOCK_STEPS,
     BLOCKS_ASKED_MAX,
@@ -21,7 +22,6 @@ from seedflood.protocol.seedflood.inquiry import (
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
-from seedflood.protocol.seedflood.rounds import BEGUN_ROUNDS
 from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 from seedflood.protocol.swarm.roster import HOLES_MAX
@@ -140,12 +140,12 @@ def find_ahead(
     """Do bundles wait that no honest host can have published yet? In strict windows, if nobody has left, honest hosts
     are at most `delay` rounds ahead of a host that measures.
 
-    trusted: does this origin measure no round before its time? is_newcomer: was the host not there when the run began?
-    It begins where most others are, or with the first round if they have only begun, and they go on until they have
-    heard of it.
+    trusted: does this origin measure no round before its time? is_newcomer: did the run begin without the host? It
+    begins where most others are, or with the first round if they have only begun, and they go on until they have heard
+    of it.
     """
     rules = node.rules
-    behind = max(rules.refresh_period, (BEGUN_ROUNDS + HEARD_ROUNDS) * rules.local_steps) if is_newcomer else 0
+    behind = max(rules.refresh_period, (CLOSING_ROUNDS + HEARD_ROUNDS) * rules.local_steps) if is_newcomer else 0
     last = order.step + (rules.delay + 1) * rules.local_steps - 1 + behind
     if rules.window != "strict":
         return None

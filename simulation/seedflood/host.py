@@ -179,10 +179,13 @@ class SeedfloodHost(Host):
             if self.windows and window.steps[0] <= self.windows[-1].steps[1]:
                 self.mistakes.append(f"closed the window of step {window.steps[0]} after that of a later one")
             self.windows.append(window)
+            self.chronicle.has_begun = True
             self._complain(find_waiting(self.node, window))
         self._order(self.ledger.apply, window.updates)
 
     def _measure(self, order: Measure) -> None:
+        if self.chronicle.has_begun and self.chronicle.last(self.origin) is None:
+            self.is_newcomer = True  # others took part in its place, whom the operator has admitted
         if not self.chronicle.has_anyone_left:  # else others may be further ahead
             self._complain(find_ahead(self.node, order, self._is_in_time, is_newcomer=self.is_newcomer))
         seconds = self.rng.uniform(self.pace.seconds_min, self.pace.seconds_max) * order.count

@@ -47,6 +47,8 @@ class Chronicle:
         self.contradictions: list[str] = []
         self.is_tainted = False
         self.has_anyone_left = False
+        self.has_begun = False
+        """Has any host closed a window?"""
         self.liars: set[OriginId] = set()
         """Origins that lie. They are not judged."""
         self.is_lied_to = False

@@ -98,6 +98,11 @@ def test_newcomers_to_a_strict_run_keep_nobody_waiting_whatever_crashes():
         assert result.faults["admit"]
 
 
+def test_a_run_that_begins_with_hosts_that_were_admitted_meanwhile_waits_for_none_of_the_first():
+    result = runs.simulate(runs.Plan(9, "grid", 70205, 24, "strict", "adoption", closed=True))
+    assert result.is_good, (result.violations, result.stuck)
+
+
 @pytest.mark.parametrize(("window", "seed"), [("strict", 1), ("strict", 3), ("bounded", 2), ("none", 2)])
 def test_a_host_that_is_removed_loses_its_links_at_once_and_nobody_waits_for_it(window, seed):
     world = make_world("complete", 5, window=window, steps=24, seed=seed, weather=STORMY)

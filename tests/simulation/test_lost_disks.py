@@ -6,6 +6,7 @@ from worlds import make_world, run_to_the_end
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.rules import Patience
 from simulation.network import Weather
+from simulation.seedflood.runs import Plan, simulate
 from simulation.work import Pace
 
 WINDOWS = ["strict", "bounded", "none"]
@@ -135,3 +136,9 @@ def test_a_sigterm_while_it_catches_up_takes_back_nothing(window, seed):
     run_to_the_end(world)
     others = [other.node.membership for other in world.hosts]
     assert all(membership.taking_part == 4 for membership in others)
+
+
+def test_what_a_second_process_with_a_copied_key_cannot_find_of_the_first_is_measured_again():
+    """Of two updates that the first one sent at last, only the later one arrived."""
+    result = simulate(Plan(6, "random-regular", 428, 24, "strict", "all"))
+    assert result.is_good, (result.violations, result.stuck)

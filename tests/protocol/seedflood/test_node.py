@@ -313,6 +313,18 @@ def test_a_node_that_fell_behind_moves_on_with_the_others_and_declares_what_it_s
     assert (own.step, own.skipped) == (7, 6)
 
 
+@pytest.mark.parametrize(("window", "first"), [("strict", 1), ("bounded", 3), ("none", 3)])
+def test_a_step_of_ours_that_nobody_has_is_measured_again_where_all_wait_for_it(window, first):
+    node = started(clients=2, kept={"is_key_fresh": False}, window=window)
+    past = A.member(incarnation=1, version=9, neighbours=[B], said_before=3)
+    node.connected(B.id, B.hello([A.held(1, (2, 2)), B.held(1)], [past]), 0.0)
+    answer_pull(node, B, Updates((A.bundle(0), A.bundle(2), B.bundle(0))))
+    out = tick(node, 2 * PATIENCE.start_seconds + SETTLE_SECONDS + PATIENCE.redial_seconds)
+    assert measure_of(out) == Measure(first, 1)
+    (bundle,) = publish(node, 20.0).bundles
+    assert (bundle.step, bundle.skipped) == (first, 0)
+
+
 def test_strict_never_skips():
     node = linked(B)
     hear(node, B, B.updates(*range(8)))

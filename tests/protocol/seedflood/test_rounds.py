@@ -3,7 +3,7 @@ from origins import A, B, C, D, E, make_rules
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.rounds import first_round, has_begun
+from seedflood.protocol.seedflood.rounds import first_round
 from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.membership import Membership
 
@@ -46,33 +46,3 @@ def test_nobody_is_sent_ahead_by_a_host_that_was_cut_off_and_counts_as_held_to_t
 
 def test_where_windows_close_without_all_clients_one_who_comes_begins_where_the_others_are():
     assert first_of((7, 6, 6), clients=24, window="bounded") == 6
-
-
-def begun(lasts, first_steps=(), ours=-1, removed=(E,), **rules):
-    """Does A, which is new here, see that the run has begun? lasts, first_steps: of the others, who take part."""
-    rules = make_rules(clients=4, **rules)
-    others = list(zip(OTHERS, lasts, [*first_steps, *[0] * len(lasts)], strict=False))
-    membership = Membership([A.member(first_step=STEP_MAX), *(one.member(first_step=at) for one, _, at in others)])
-    membership.silence({one.id: stand_in(one.public_key, one.name) for one in removed}, lambda _: False)
-    frontier = Frontier([A.held(ours + 1), E.held(100), *(one.held(last + 1) for one, last, _ in others)])
-    return has_begun(A.id, rules, membership, frontier)
-
-
-def test_where_a_host_was_removed_most_others_tell_that_a_strict_run_has_begun():
-    assert begun((9, 9))
-    assert begun((9, 9, -1))
-    assert not begun((9, -1))
-    assert not begun((8, 8)), "who leaves and returns before it begins is a round further each time"
-    assert not begun((9, 9), delay=1)
-    assert not begun(()), "what was cut off counts as held, and was not measured"
-
-
-def test_those_who_began_later_tell_so_too_and_what_was_measured_here_is_enough():
-    assert begun((9, -1), first_steps=(0, 9))
-    assert not begun((-1, -1), first_steps=(1, 1)), "they left and returned"
-    assert begun((-1, -1), ours=9)
-    assert not begun((-1, -1), ours=8)
-
-
-def test_where_nobody_was_removed_a_run_begins_with_all_clients_alone():
-    assert not begun((99, 99, 99), removed=(), ours=99)

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from origins import A, B, C, D, pretend_signature, verify
+from origins import A, B, C, D, E, pretend_signature, verify
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX
@@ -153,9 +153,11 @@ def test_a_relay_may_say_that_it_is_there_and_takes_part_in_nothing():
 
 def test_hosts_that_were_removed_before_they_came_are_not_awaited():
     membership = Membership([A.member(), B.member()])
-    membership.silence(stand_ins(C, D), lambda _: False, missing=1)
+    membership.silence(stand_ins(C, D), lambda _: False, {D.id})
     assert membership.taking_part == 3
     assert len(membership.told()) == 2
+    assert membership.believe(E.member())
+    assert membership.taking_part == 4, "it does not take the place of the one that was removed"
 
 
 def test_stand_ins_take_no_places():

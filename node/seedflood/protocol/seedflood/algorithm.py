@@ -31,7 +31,7 @@ from seedflood.protocol.seedflood.outputs import (
 )
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
-from seedflood.protocol.seedflood.rounds import applied_before, first_round, has_begun, next_round, round_of
+from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
 from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_votes
@@ -188,10 +188,11 @@ class SeedFlood:
         if self.phase is not Phase.MEASURING or step != self.step:
             return  # the round was overtaken by a drain
         last_own = self.frontier.last(self.origin)
-        if last_own < step:  # else what a past life of ours said turned up meanwhile: it stands
+        if not self.frontier.holds(self.origin, step):  # else what a past life said turned up meanwhile: it stands
             assert self.rules.telling.admits(probes), "we tell what every relay refuses"
-            lost = 0 if self.rules.window == "strict" else self._catchup.said_before  # strict windows wait for a hole
-            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - max(last_own + 1, lost))
+            is_strict = self.rules.window == "strict"  # then others wait for every step
+            since = self.frontier.mark(self.origin) if is_strict else max(last_own + 1, self._catchup.said_before)
+            bundle = Bundle(self.origin, step, tuple(probes), skipped=step - since)
             key = self._presence.ours.public_key
             bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
@@ -272,7 +273,7 @@ class SeedFlood:
             self._presence.declare(first_step=STEP_MAX)
             return
         self._presence.go_on(past)
-        if past.has_left or last_own < past.first_step:
+        if past.has_left or last_own < past.first_step or self._lost_step() is not None:
             self.step = last_own + 1
         else:
             self.step = round_of(last_own, self.rules)
@@ -282,10 +283,7 @@ class SeedFlood:
     def _notice(self, now: float) -> None:
         """Shows new bundles and statements to the open windows and to the epochs, and a new roster to those cut off."""
         self.cuts.follow()
-        holdings, presence, rules, membership = self.holdings, self._presence, self.rules, self._membership
-        is_beginning = rules.window == "strict" and membership.taking_part < rules.clients
-        if is_beginning and has_begun(self.origin, rules, membership, self.frontier):
-            membership.note_begun(rules.clients)
+        holdings, presence = self.holdings, self._presence
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)
             self.windows.hear(origin, now)
@@ -344,7 +342,8 @@ class SeedFlood:
 
     def _may_speak(self, now: float) -> bool:
         """Is enough known? A node that is alone, or holds the whole run, needs to know nothing."""
-        is_nothing_to_know = self.rules.clients == 1 or self.ending.holds_everything()
+        has_met_others = any(word.origin != self.origin for word in self._membership.words())
+        is_nothing_to_know = self.rules.clients == 1 or (has_met_others and self.ending.holds_everything())
         return is_nothing_to_know or self.exchange.may_speak(self._next_step(), now)
 
     def _next_step(self) -> int:
@@ -352,9 +351,17 @@ class SeedFlood:
         latest = self.windows.latest
         if latest is not None and not self._catchup.is_forgetful:
             return latest.last + 1
+        if (lost := self._lost_step()) is not None:
+            return lost
         has_votes = self.holdings.certificates.has_votes or self.holdings.closings.before > 0
         first = first_round(self.origin, self.rules, self._membership, self.frontier, has_anyone_ended=has_votes)
         return max(first, self._catchup.said_before)
+
+    def _lost_step(self) -> int | None:
+        """In strict windows: our first step that is lost, though later ones of ours are held. Nobody can go on without
+        it, so it is measured again: with the same updates applied, for nobody has applied others."""
+        mark = self.frontier.mark(self.origin)
+        return mark if self.rules.window == "strict" and mark <= self.frontier.last(self.origin) else None
 
     def _may_apply_before(self) -> int:
         """While a node joins: the step below which updates may be applied. In strict windows what belongs to a round

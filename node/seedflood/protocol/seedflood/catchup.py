@@ -17,8 +17,8 @@ Before a forgetful node speaks again,
 * it holds all steps that the statement says were said. Perhaps nobody brings them: they were said to nobody, or to a
   host that was linked for a moment. Then the node begins behind them when its patience ends. In `bounded` and `none`
   windows it does not declare them as skipped: a hole contradicts nothing, even if somebody turns up with them. Strict
-  windows would wait for a hole for ever, on every host, so there it declares them as skipped, unless they turn up
-  before it speaks;
+  windows would wait for a hole for ever, on every host. So there it declares them as skipped, or measures them again if
+  it had said something later that is held, unless they turn up before it speaks;
 * it waits a moment for messages in flight. The network may know a newer statement of ours than anyone whom we have met.
   So this takes as long as our former neighbours need to dial again. If we have met everyone there is, or know the
   statement from our own journal, two rounds of repair are enough.

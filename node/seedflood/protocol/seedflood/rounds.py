@@ -8,9 +8,6 @@ from seedflood.protocol.swarm.membership import Membership
 FOREMOST_ROUNDS_MAX = 64
 """How many rounds ahead of the others a node is believed to be: no liar must send newcomers to the end of the run."""
 
-BEGUN_ROUNDS = 8
-"""See `has_begun`. Epochs close so many rounds after their end: until then a newcomer may begin with the first one."""
-
 
 def round_of(step: int, rules: Rules) -> int:
     """The first step of the round that a step belongs to."""
@@ -32,23 +29,6 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     others = (m for m in others if not m.has_left or m.last_step == end)
     steps = sorted(last for last in (frontier.last(m.origin) for m in others) if last >= 0)
     return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
-
-
-def has_begun(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> bool:
-    """Has a run with strict windows begun long ago, though fewer than all clients are known to take part?
-
-    That happens where hosts were removed: one of them was not awaited, as nobody was there in its place, and then
-    another one was added; or it was removed before a newcomer could hear that it had taken part. But before all clients
-    take part, nobody measures a round after the first ones (`delay`), and who leaves and returns one more each time. So
-    it tells if we are BEGUN_ROUNDS further than that, or most of the others are, or begin there. A liar misleads only
-    who has heard of nobody else.
-    """
-    if not membership.silenced():
-        return False
-    begun = (rules.delay + 1 + BEGUN_ROUNDS) * rules.local_steps
-    others = [word for word in membership.words() if word.origin != origin]
-    late = sum(max(word.first_step, frontier.last(word.origin)) >= begun for word in others)
-    return frontier.last(origin) >= begun or 2 * late > len(others)
 
 
 def first_round(

@@ -36,17 +36,15 @@ class Membership:
         self._spoken: dict[OriginId, Member] = {}
         """The newest statement of each origin that tells from which step on it takes part."""
         self.taking_part = 0
-        """How many origins said from which step on they take part. Those that were removed since count as well: nobody
-        is awaited in their place."""
-        self._begun_with = 0
-        """How many took part when the run began, if it is known that it has (`note_begun`)."""
+        """How many origins said from which step on they take part. Those that were removed count as well, whether they
+        ever came or not: nobody is awaited in their place. So all who know the same roster agree on it."""
         self._silenced: Mapping[OriginId, Member] = {}
         """What counts in place of the statements of those who may not take part, by origin."""
         self._stand_ins: set[OriginId] = set()
         """The origins of which `_members` has that."""
         self._took_part: set[OriginId] = set()
         """The origins that took part before they were silenced."""
-        self._missing = 0
+        self._removed: Collection[OriginId] = ()
         self._names: Counter[str] = Counter()
         self._origins_max = origins_max
         self._links: dict[OriginId, set[OriginId]] | None = None
@@ -146,20 +144,23 @@ class Membership:
         return True
 
     def silence(
-        self, silenced: Mapping[OriginId, Member], may_state: Callable[[bytes], bool], missing: int = 0
+        self,
+        silenced: Mapping[OriginId, Member],
+        may_state: Callable[[bytes], bool],
+        removed: Collection[OriginId] = (),
     ) -> set[OriginId]:
         """From now on none of these takes part: what is given here, by origin, counts in place of what they stated. It
         is told to nobody. What was published stays. Returns the origins for which something has changed.
 
-        may_state: may the host with this key go on stating that it is there? missing: of how many more than these it is
-        known that they never come.
+        may_state: may the host with this key go on stating that it is there? removed: those of them that will never
+        take part again.
         """
         changed = set()
         for origin in [origin for origin in self._stand_ins if origin not in silenced]:
             self._stand_ins.discard(origin)
             del self._members[origin]
             changed.add(origin)
-        self._silenced, self._missing = silenced, missing
+        self._silenced, self._removed = silenced, removed
         for origin, stand_in in silenced.items():
             known, word = self._members.get(origin), self._spoken.pop(origin, None)
             if word is not None:
@@ -193,18 +194,9 @@ class Membership:
         """Did it take part before it was silenced, as far as is known here?"""
         return origin in self._took_part and origin in self._silenced
 
-    def silenced(self) -> Collection[OriginId]:
-        """The origins that may not take part (any more)."""
-        return self._silenced.keys()
-
-    def note_begun(self, clients: int) -> None:
-        """So many took part once, whoever they were."""
-        self._begun_with = clients
-        self._count()
-
     def _count(self) -> None:
-        known = len(self._spoken) + max(len(self._took_part & self._silenced.keys()), self._missing)
-        self.taking_part = max(known, self._begun_with)
+        gone = (self._took_part & self._silenced.keys()).union(self._removed)
+        self.taking_part = len(self._spoken) + len(gone)
 
     def _forget_name(self, member: Member) -> None:
         self._names[member.name] -= 1

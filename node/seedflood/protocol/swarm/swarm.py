@@ -234,8 +234,7 @@ class Swarm(Generic[Wanted]):
         for member in self.membership.all():  # an entry may have been taken out altogether
             if member.origin not in gate.trainers and member.origin != self.origin:
                 silenced.setdefault(member.origin, stand_in(member.public_key, member.name))
-        missing = min(gate.removed(), self._clients - len(gate.trainers))
-        self._presence.changed |= self.membership.silence(silenced, gate.may_link, missing)
+        self._presence.changed |= self.membership.silence(silenced, gate.may_link, gate.former - {self.origin})
 
     def _remember(self, member: Member) -> None:
         """The journal knows this statement. Of a host that is not on the roster any more only the key counts."""
