@@ -114,6 +114,7 @@ BOUNDS: dict[str, Bound] = {
     "Pending._lasts": _bundles,
     "Donors._peers": linked,
     "Donors.reached": origins,
+    "Voting._told": _epochs,
     "Voting._waiting": _epochs,
     "Voting.misvoting": origins,
     "Window.waiting": origins,

@@ -24,6 +24,7 @@ from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, Front
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
 from seedflood.protocol.seedflood.outputs import Measure, Replaced, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.seedflood.voting import OVERDUE_SECONDS
 from seedflood.protocol.swarm.messages import Pong
 
 PERIOD = 4
@@ -279,6 +280,22 @@ def test_who_misses_votes_for_long_asks_for_them():
     node, _, _ = closing()
     assert [tick(node, at).pull for at in (2.0, 4.0)] == [[], []]
     assert [peer for peer, _ in tick(node, 8.0).pull] == [B.id]
+
+
+def told_overdue(node, *seconds):
+    told = [event for second in seconds for event in tick(node, second).events]
+    return [event.facts for event in told if event.name == "an epoch is not compacted"]
+
+
+def test_the_log_says_once_why_an_epoch_is_not_compacted_if_that_takes_long():
+    node, closed, _ = closing()
+    facts = {"epoch": 0, "why": "votes are missing", "waiting_for": ["bob"]}
+    assert told_overdue(node, 10.0, 10.0 + OVERDUE_SECONDS - 1) == []
+    assert told_overdue(node, 10.0 + OVERDUE_SECONDS, 200.0, 300.0) == [facts]
+    hear(node, B, Votes((B.vote(closed),)))
+    node, closed, _ = closing()
+    hear(node, B, Votes((B.vote(closed),)))
+    assert told_overdue(node, 10.0, 100.0) == []
 
 
 def test_a_sum_whose_votes_are_not_all_for_it_is_not_taken():

@@ -278,3 +278,34 @@ def test_an_epoch_that_lacks_something_is_closed_one_epoch_later_if_nobody_can_s
     assert due(end, is_held_of_reached=False) == 0
     assert due(PERIOD + OVERDUE_EPOCHS * PERIOD, is_held_of_reached=False) == 1
     assert due(99, is_held_of_reached=True, is_by_majority=False) == 0
+
+
+@pytest.mark.parametrize(("voted", "is_enough"), [((), True), ((D,), False)])
+def test_who_has_not_voted_does_not_count_itself_when_it_is_given_a_sum(voted, is_enough):
+    run = closed_run(A, B, C, D, us=D)
+    assert found(run, *votes(OTHER, *voted)) is None
+    assert run.suffices(0, {A.id, B.id}) == is_enough
+    assert not run.suffices(0, {A.id})
+
+
+# Why there is none
+
+
+def test_an_epoch_waits_for_those_who_have_not_voted():
+    run = open_run(A.member(), B.member(), C.member())
+    assert found(run, *votes(ONE, A, B)) is None
+    assert run.shortfall(0) == ("votes are missing", [C.id])
+
+
+def test_where_all_have_to_vote_alike_two_votes_for_other_steps_are_the_end():
+    run = open_run(A.member(), B.member(), C.member())
+    assert found(run, *votes(ONE, A), *votes(MORE, B)) is None
+    assert run.shortfall(0) == ("hosts voted for different sums, so it stays as bundles", [])
+
+
+def test_where_a_majority_is_enough_an_epoch_is_given_up_once_none_can_come_about():
+    run = closed_run(A, B, C, D)
+    assert found(run, *votes(ONE, A, B), *votes(OTHER, C)) is None
+    assert run.shortfall(0) == ("votes are missing", [D.id])
+    run.take(D.vote(OTHER))
+    assert run.shortfall(0)[1] == []

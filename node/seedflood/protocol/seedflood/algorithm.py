@@ -227,6 +227,7 @@ class SeedFlood:
         donors = self.exchange.donors
         donors.retry()
         self.exchange.voting.ask(now)
+        self.exchange.voting.tell_overdue(self.step, now, self.ending.lacking)
         on_the_way = 2 * self.rules.delay * self.rules.local_steps  # neighbours are so much further apart
         before = donors.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
         self.exchange.say_digests(before, is_complete=self.ending.is_complete)

@@ -19,13 +19,15 @@ epoch stays a bundle beside the sum. How many votes are enough?
 
 If the hosts of a closed run voted for different steps, since the network was split at the end of an epoch, there is no
 certificate. Then the epoch stays bundles on all hosts, and nothing else follows: they are kept, repaired and served
-like those of an open epoch. It costs space, and needs no second vote.
+like those of an open epoch. It costs space, and needs no second vote. The log says so once, as it does of an epoch that
+has waited for OVERDUE_SECONDS (`voting`).
 
 Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows; in an open run
 of more than half of the clients. It counts itself if its own vote is there: so it knows that it was of that opinion,
 though it may have lost its disk since. That is less than its maker saw, for statements may have changed since.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
@@ -141,10 +143,22 @@ class Certificates:
             self.note(epoch, digests)
         return found
 
+    def shortfall(self, epoch: int) -> tuple[str, list[OriginId]]:
+        """Why an epoch on which we voted has no certificate, and whose votes may give it one yet; nobody's if it never
+        gets one, since nobody votes twice."""
+        votes, members = self._votes[epoch], self._membership.all()
+        sides = Counter(vote.digests for vote in votes.values())
+        counted = self._counted(epoch, votes) if self.is_by_majority else {*votes, *self._awaited(epoch, members)}
+        awaited = sorted(counted - votes.keys())
+        is_split = not self.is_by_majority and len({digests.frontier_digest for digests in sides}) > 1
+        if is_split or 2 * (max(sides.values()) + len(awaited)) <= len(counted):
+            return "hosts voted for different sums, so it stays as bundles", []
+        return "votes are missing", awaited
+
     def suffices(self, epoch: int, signers: Collection[OriginId]) -> bool:
         """Is a sum to be believed that these have signed, if somebody else gives it to us?"""
         if self.is_by_majority:
-            return self._is_majority(epoch, signers)
+            return self._is_majority(epoch, signers, but=None if self.ours_on(epoch) is not None else self._origin)
         first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
         words = (word for word in self._membership.words() if word.first_step < end)
         others = {word.origin for word in words if word.last_step is None or word.last_step >= first} - {self._origin}
@@ -169,10 +183,16 @@ class Certificates:
             return largest if self._is_majority(epoch, sides[largest]) else None
         return largest if self._is_unanimous(epoch, votes, len(sides[largest]), members) else None
 
-    def _is_majority(self, epoch: int, signers: Collection[OriginId]) -> bool:
-        gate, trainers = self._gate, self._gate.trainers or frozenset()
-        counted = {one for one in gate.listed if one in signers or not self._began_after(one, epoch)}
+    def _is_majority(self, epoch: int, signers: Collection[OriginId], *, but: OriginId | None = None) -> bool:
+        """but: a host that does not count if it is none of the signers. Of an even number of hosts half are enough
+        then, and the others with that one are no majority."""
+        counted, trainers = self._counted(epoch, signers), self._gate.trainers or frozenset()
+        counted -= {but} - {*signers}
         return 2 * len(counted.intersection(signers)) > len(counted) or (bool(trainers) and trainers.issubset(signers))
+
+    def _counted(self, epoch: int, signers: Collection[OriginId]) -> set[OriginId]:
+        """Of whom a majority is needed."""
+        return {one for one in self._gate.listed if one in signers or not self._began_after(one, epoch)}
 
     def _began_after(self, origin: OriginId, epoch: int) -> bool:
         word = self._membership.spoken(origin)

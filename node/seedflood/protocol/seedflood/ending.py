@@ -47,6 +47,10 @@ class Ending:
         owed = (word for word in _due(self._membership, before - 1) if word.origin in reached)
         return all(self._frontier.holds(word.origin, 0, _last(word, before - 1)) for word in owed)
 
+    def lacking(self, before: int) -> Iterable[OriginId]:
+        """The origins of which an update is missing here that they owe for the steps below `before`."""
+        return lacking(self._membership, self._frontier, before - 1)
+
     def holds_everything(self, before: int = STEP_MAX) -> bool:
         """Did all clients join, and is every update held that they owe for the steps below `before`, or of the whole
         run?"""

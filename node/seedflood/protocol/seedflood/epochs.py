@@ -111,6 +111,17 @@ class Closings:
             _join(found, (one for one in unpack_frontier(kept) if one.origin == origin))
         return found
 
+    def overdue(self, step: int) -> list[int]:
+        """The epochs that could be compacted when a node is at `step`, and are not."""
+        if self._rules.epoch_bytes > EPOCH_BYTES_MAX:
+            return []
+        return [epoch for epoch in sorted(self._held.keys() - self._kept.keys()) if self._may_close(epoch, step)]
+
+    def _may_close(self, epoch: int, step: int) -> bool:
+        """Is an epoch over, and long enough, for who begins a round at `step`?"""
+        end = (epoch + 1) * self._rules.refresh_period
+        return end <= step >= min(end + CLOSING_ROUNDS * self._rules.local_steps, self._rules.steps)
+
     def is_compacted(self, epoch: int) -> bool:
         return epoch in self._kept
 
@@ -134,10 +145,9 @@ class Closings:
         orders: list[SumEpoch] = []
         if self._rules.epoch_bytes > EPOCH_BYTES_MAX or self._summing:
             return orders
-        period, closing = self._rules.refresh_period, CLOSING_ROUNDS * self._rules.local_steps
         for epoch in sorted(self._held.keys() - self._kept.keys() - self._sums.keys()):
-            end, held = (epoch + 1) * period, self._held[epoch]
-            if step < min(end + closing, self._rules.steps) or end > step:
+            end, held = (epoch + 1) * self._rules.refresh_period, self._held[epoch]
+            if not self._may_close(epoch, step):
                 break
             if (vote := self._certificates.ours_on(epoch)) is not None:  # then only what we voted for, or others did
                 wanted = {vote.digests, self._certificates.of(epoch) or vote.digests}

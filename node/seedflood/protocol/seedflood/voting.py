@@ -1,11 +1,12 @@
 """Voting on the sums of epochs: our votes are cast and kept, those of others checked and passed on (`certificates`).
 
 A host whose vote for the same steps says another sum has another replica than we, or lies. So if as many others as not
-say another sum than ours, we doubt our replica. Who says another sum than the certificate is named.
+say another sum than ours, we doubt our replica. Who says another sum than the certificate is named. Of an epoch that is
+not compacted for long the log tells why, and for whom it waits.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
@@ -21,6 +22,9 @@ from seedflood.protocol.swarm.presence import Presence
 
 ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0
 """How long an epoch may be without a certificate until neighbours are asked for votes; twice as long each time."""
+
+OVERDUE_SECONDS = 60.0
+"""How long the first epoch that could be compacted is waited for until the log says why it is not."""
 
 VOTES_KEY = b"votes"
 _RECORD = struct.Struct(">Q32s32s64s")
@@ -47,10 +51,14 @@ class Voting:
         self._donors = donors
         self._watch = watch
         self._outbox = outbox
-        self._run_id = rules.run_id
+        self._run_id, self._period = rules.run_id, rules.refresh_period
         self._is_changed = False
         self._waiting: list[int] = []
         self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
+        self._told: set[int] = set()
+        """The epochs of which the log has said why they stay as bundles."""
+        self._overdue: tuple[int | None, float] = (None, 0.0)
+        """The first other one that could be compacted, and since when it is."""
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
         """Our votes, as the journal keeps them."""
@@ -125,6 +133,24 @@ class Voting:
             self._pause = min(2 * self._pause, ASK_SECONDS_MAX)
             self._ask_at = now + self._pause
             self._donors.want_all()
+
+    def tell_overdue(self, step: int, now: float, lacking: Callable[[int], Iterable[OriginId]]) -> None:
+        """Once per comparison period: says why an epoch stays as bundles, once for each. lacking: returns of whom an
+        update is missing here that is owed for the steps below this one."""
+        certificates, membership = self._certificates, self._presence.membership
+        epoch = next((one for one in self._closings.overdue(step) if one not in self._told), None)
+        if epoch != self._overdue[0]:
+            self._overdue = epoch, now
+        if epoch is None or now < self._overdue[1] + OVERDUE_SECONDS:
+            return
+        self._told.add(epoch)
+        if certificates.ours_on(epoch) is None:
+            why, origins = "updates are missing", lacking((epoch + 1) * self._period)
+        else:
+            why, origins = certificates.shortfall(epoch)
+        self._outbox.tell(
+            "an epoch is not compacted", "warning", epoch=epoch, why=why, waiting_for=membership.names(origins)
+        )
 
     def _compare(self, epoch: int, now: float) -> None:
         """Doubts our replica if at least as many others have voted for another sum of the same steps as for ours."""
