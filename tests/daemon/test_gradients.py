@@ -1,10 +1,14 @@
 """Whole nodes that tell gradients over real gRPC: the same promises, whatever is told and what is made of it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from seedflood.host.seedflood.engine import TOO_LONG
 from seedflood.offline.learned import rebuild, replay
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX
+from seedflood.protocol.seedflood.payload import encode_loss
 
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
@@ -61,3 +65,22 @@ async def test_a_rate_whose_first_step_is_too_long_is_halved_before_it_and_all_s
     for host in hosts:
         assert (TOO_LONG in [event["event"] for event in host.hub.events]) == is_halved
         assert [step for step, _ in host.hub.history.halvings] == [0] * is_halved
+
+
+@pytest.mark.parametrize(("lie", "changes", "is_halved"), [(LOSS_MAX, {"learning_rate": 100.0}, True), (1, {}, False)])
+async def test_a_host_that_lies_about_what_it_loses_moves_nobody(cluster, lie, changes, is_halved):
+    """Its losses rise from step to step: it finds no first step too long, or each one, and the end worse."""
+    *_, liar = hosts = await cluster.ring(4, {**GRADIENT, "steps": 12, **changes})
+    with cluster.held(liar):
+        measure = liar.engine.trainer.measure
+
+        def lied(origin, step, count):
+            measured = measure(origin, step, count)
+            loss = encode_loss(min(LOSS_MAX, lie * 4**step))
+            return replace(measured, probes=tuple(told[:-LOSS_BYTES] + loss for told in measured.probes))
+
+        liar.engine.trainer.measure = lied
+    results = await cluster.finish()
+    assert len({(result["digest"], result["rate_halvings"]) for result in results}) == 1
+    assert (results[0]["rate_halvings"] > 0) == is_halved
+    assert all([step for step, _ in host.hub.history.halvings] == [0] * is_halved for host in hosts)

@@ -19,13 +19,13 @@ def told(loss):
     return round(loss * 2**11)
 
 
-def heard(losses_by_step):
+def heard(losses_by_step, is_ending=False):
     """Control after these steps, each with the losses of all origins, and the steps after which it went back, with the
     increments to go back to. The increments of step k are k."""
     control, acts = Control(BEGIN), []
     for step, losses in enumerate(losses_by_step):
         control = control.hear(dict(enumerate(map(told, losses))), BEGIN + step)
-        control, back = control.judge(LENGTH)
+        control, back = control.judge(LENGTH, is_last=is_ending and step == len(losses_by_step) - 1)
         if back is not None:
             acts.append((step, back.tolist()))
     return control, acts
@@ -72,6 +72,19 @@ def test_fewer_blocks_that_are_worse_change_nothing():
     assert control.halvings == 0
 
 
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_a_run_whose_last_block_is_worse_ends_with_its_best_one(cut):
+    """Also if that block is cut short."""
+    course = blocks(0.9, 0.5, 0.2, 0.6)
+    _, acts = heard(course[: len(course) - cut], is_ending=True)
+    assert acts == [(len(course) - cut - 1, [2 * LENGTH + 1] * 3)]
+
+
+def test_a_run_whose_last_block_is_no_worse_ends_as_it_is():
+    for end in (0.15, 0.2):
+        assert heard(blocks(0.9, 0.5, 0.2, end), is_ending=True)[1] == []
+
+
 @given(seed=st.integers(0, 10**6), level=st.floats(0.01, 4), spread=st.floats(0, 1), origins=st.integers(2, 9))
 def test_a_rise_by_chance_alone_changes_nothing(seed, level, spread, origins):
     drawn = numpy.random.default_rng(seed)
@@ -85,14 +98,22 @@ def test_a_falling_loss_is_never_worse():
     assert acts == []
 
 
-@pytest.mark.parametrize("lie", [0.0, 31.0])
-@pytest.mark.parametrize("means", [[0.9, 0.5, 0.2, *[0.2] * 9], [0.9, 0.5, 0.2, *[0.6] * 9]])
-def test_a_third_that_lies_moves_nobody(means, lie):
-    """Losses that rise to the largest, or fall to nothing."""
-    honest = [list(losses) for losses in blocks(*means, origins=6)]
-    liars = [[lie if step > LENGTH else 1.0] * 3 for step in range(len(honest))]
-    lied = [one + other for one, other in zip(honest, liars, strict=True)]
-    (alone, acts), (beside, lied_acts) = heard(honest), heard(lied)
+LEVELS = (0.9, 0.5, 0.2)
+
+
+@given(
+    means=st.sampled_from([[*LEVELS, 0.1, 0.05], [*LEVELS, *[0.6] * 9], [*LEVELS, *[2.0] * PATIENCE, 0.1]]),
+    is_ending=st.booleans(),
+    liars=st.integers(1, 3),
+    lies=st.data(),
+)
+def test_a_third_that_lies_moves_nobody(means, is_ending, liars, lies):
+    """Losses that rise to the largest, fall to nothing, or are anything else."""
+    honest = [list(losses) for losses in blocks(*means, origins=2 * liars + 1)]
+    loss = st.sampled_from([0.0, 31.0]) | st.floats(0, 31)
+    drawn = lies.draw(st.lists(st.lists(loss, min_size=liars, max_size=liars), min_size=2, max_size=len(honest)))
+    lied = [losses + drawn[step % len(drawn)] for step, losses in enumerate(honest)]
+    (alone, acts), (beside, lied_acts) = heard(honest, is_ending), heard(lied, is_ending)
     assert acts == lied_acts
     assert alone.halvings == beside.halvings
 

@@ -87,6 +87,7 @@ def make_aggregation(
         Shelf(folder),
         clients=run.clients,
         refresh_period=settings.refresh_period,
+        last_step=run.steps - 1,
     )
 
 
@@ -147,6 +148,7 @@ class Stepwise:
         *,
         clients: int,
         refresh_period: int,
+        last_step: int,
     ) -> None:
         self.unit = unit
         self._reader = reader
@@ -154,6 +156,7 @@ class Stepwise:
         self._optimiser = optimiser
         self._clients = clients
         self._refresh_period = refresh_period
+        self._last_step = last_step
         self._block = block_length(refresh_period)
         self._shelf = shelf
         self._epochs: dict[int, _Steps] = {}
@@ -238,7 +241,7 @@ class Stepwise:
             if is_too_long(promises, [update.loss for update in updates]):
                 slower = _Point(state, replace(point.control, halvings=control.halvings + 1))
                 return self._take(slower, epoch, step, told)
-        control, back_F = control.judge(self._block)
+        control, back_F = control.judge(self._block, is_last=step == self._last_step)
         return _Point(moved if back_F is None else begin(back_F), control)
 
     def _move(self, state: State, epoch: int, updates: Sequence[Update], factor: int) -> State:

@@ -10,8 +10,8 @@ a vote on whether a block is worse than the best one so far: its own mean loss m
 (`SIGNIFICANT` standard errors, by how its own batches differ) and by more than `RISE_MIN`. If most of them say so for
 `PATIENCE` blocks in a row, the increments become those with which the best block began (or the epoch, if that was soon
 after it: early blocks may have been spoilt already), moments and blocks begin anew, and the rate is halved for good.
-Origins are compared with themselves alone: their rows may differ, and who
-tells made-up losses has one vote.
+The last block of a run needs no others: a run that is worse at its end than before ends with the best of that epoch.
+Origins are compared with themselves alone: their rows may differ, and who tells made-up losses has one vote.
 
 A rate that is too high spoils a model within one step, and what is spoilt may lose less than the base model did (labels
 by chance lose 0.69, base models often more), so nothing rises. But the gradients of the first step say it beforehand:
@@ -112,9 +112,10 @@ class Control:
         begin_F = self.begin_F if self.steps else increment_F
         return replace(self, block=block, steps=self.steps + 1, begin_F=begin_F)
 
-    def judge(self, length: int) -> tuple["Control", Integers | None]:
-        """After a step: (what follows, the increments to go back to, if it does). length: of a block at most."""
-        if self.steps < min(length, max(BLOCK_MIN, self.taken // BLOCK_PART)) and self.taken:
+    def judge(self, length: int, *, is_last: bool = False) -> tuple["Control", Integers | None]:
+        """After a step: (what follows, the increments to go back to, if it does). length: of a block at most. is_last:
+        of the run."""
+        if self.steps < min(length, max(BLOCK_MIN, self.taken // BLOCK_PART)) and self.taken and not is_last:
             return self, None
         after = replace(self, block={}, steps=0, begin_F=None, taken=self.taken + self.steps)
         if not self.best or _do_most(self.block, self.best, lambda now, best: now.mean < best.mean):
@@ -123,7 +124,7 @@ class Control:
             return replace(after, best=self.block, best_F=best_F, worse=0), None
         if not _do_most(self.block, self.best, Lost.is_above):
             return replace(after, worse=0), None
-        if self.worse + 1 < PATIENCE or self.halvings == HALVINGS_MAX:
+        if (self.worse + 1 < PATIENCE and not is_last) or self.halvings == HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
         return Control(self.best_F, self.halvings + 1), self.best_F
 
