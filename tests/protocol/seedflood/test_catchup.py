@@ -4,7 +4,6 @@ from origins import A, B, C, D
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS, CatchUp, describe_progress
-from seedflood.protocol.seedflood.phase import Lifecycle
 from seedflood.protocol.swarm.rules import Patience
 
 PATIENCE = Patience(start_seconds=60.0, redial_seconds=30.0)
@@ -13,7 +12,7 @@ EVERYONE = {A.id, B.id, C.id, D.id}
 
 
 def make_catchup(newest=None, spoken=None, *, is_journal_damaged=False, is_key_fresh=True, linked_at=0.0):
-    catchup = CatchUp(PATIENCE, Lifecycle())
+    catchup = CatchUp(PATIENCE)
     if spoken is None and newest is not None and newest.has_spoken:
         spoken = newest
     catchup.remember(newest, spoken, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)

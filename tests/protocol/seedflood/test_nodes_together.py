@@ -22,7 +22,7 @@ from disks import Disk
 from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, Updates, Votes
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest, Update, Updates, Votes
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Pulled, SumEpoch, TakeDigest
@@ -150,11 +150,11 @@ class NodesTogether(RuleBasedStateMachine):
                 self.check_measure(host, order)
                 host.order = order
             case TakeDigest(frontier_digest):
-                host.answers.append(("digested", frontier_digest, self.digest(host)))
+                host.answers.append(ReplicaDigest(frontier_digest, self.digest(host)))
             case SumEpoch(epoch, frontier):
                 closed = ClosedEpoch(epoch, frontier, pack_sum(self.add_up(host, epoch)))
                 assert {(u.origin, u.step) for u in self.covered(closed)} == set(self.applied_in(host, epoch))
-                host.answers.append(("summed", closed))
+                host.answers.append(closed)
             case _:
                 raise AssertionError("no replica is ever wrong here")
 
@@ -196,8 +196,7 @@ class NodesTogether(RuleBasedStateMachine):
 
     def answer(self, host):
         """The model says what it was asked first."""
-        name, *facts = host.answers.popleft()
-        getattr(host.node, name)(*facts, self.now)
+        host.node.answer(host.answers.popleft(), self.now)
         self.honour(host)
 
     def answer_all(self, host):

@@ -68,11 +68,11 @@ class SeedFlood:
         self.holdings = Holdings(rules, frontier, admission, certificates, self.flood, outbox)
         self.applied = self.holdings.applied
         self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
-        self._catchup = CatchUp(patience, self.life)
+        self._catchup = CatchUp(patience)
         self._own = OwnState(self.origin, frontier, self._catchup)
         self._own.rows = rows
         self.exchange = Exchange(
-            self.holdings, presence, admission, self._catchup, self._own, outbox, rules, self._may_apply_before
+            self.holdings, presence, admission, self._catchup, self.life, outbox, rules, self._may_apply_before
         )
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
         self.windows = OpenWindows(rules, presence.membership, frontier, presence.liveness, presence.bound_seconds)
@@ -104,7 +104,7 @@ class SeedFlood:
 
     @property
     def has_spoken(self) -> bool:
-        return self._catchup.is_over
+        return not self.life.is_joining
 
     @property
     def is_forgetful(self) -> bool:

@@ -28,7 +28,6 @@ from collections.abc import Collection, Iterable
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.phase import Lifecycle
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
@@ -41,24 +40,18 @@ class CatchUp:
     """From the start of a process until it may speak. linked_at: the moment of the first link. said_before: of the
     steps below it, everything was said in past lives that ever will be. has_ended: a past life has ended the run."""
 
-    def __init__(self, patience: Patience, life: Lifecycle) -> None:
+    def __init__(self, patience: Patience) -> None:
         self.is_forgetful = False
         self.linked_at: float | None = None
         self.said_before = 0
         self.has_ended = False
         self._patience = patience
-        self._life = life
         self._journal_age = (0, -1)
         self._word_age = (0, -1)
         self._past_neighbours: set[OriginId] = set()
         self._is_past_certain = False
         self._progress: object = None
         self._progressed_at = 0.0
-
-    @property
-    def is_over(self) -> bool:
-        """Has the node spoken in this life?"""
-        return not self._life.is_joining
 
     def remember(
         self, newest: Member | None, spoken: Member | None, *, is_journal_damaged: bool, is_key_fresh: bool

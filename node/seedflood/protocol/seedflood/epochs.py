@@ -122,9 +122,6 @@ class Closings:
         end = (epoch + 1) * self._rules.refresh_period
         return end <= step >= min(end + CLOSING_ROUNDS * self._rules.local_steps, self._rules.steps)
 
-    def is_compacted(self, epoch: int) -> bool:
-        return epoch in self._kept
-
     def may_adopt(self, epoch: int) -> bool:
         """May another's sum take the place of what is held? Not while we take our own: it would be applied twice."""
         return epoch not in self._kept and epoch not in self._summing
@@ -199,7 +196,8 @@ class Closings:
         """What is held of an epoch, to add to it."""
         held = self._held.get(epoch)
         if held is None:
-            held = self._held[epoch] = Frontier(unpack_frontier(self._kept.get(epoch, b"")))
+            kept = self._kept.get(epoch)
+            held = self._held[epoch] = Frontier() if kept is None else Frontier(unpack_frontier(kept))
         return held
 
     def _void(self, epoch: int) -> None:

@@ -24,7 +24,7 @@ from seedflood.protocol.seedflood.messages import (
     Votes,
 )
 from seedflood.protocol.seedflood.outputs import Outputs
-from seedflood.protocol.seedflood.own_state import OwnState
+from seedflood.protocol.seedflood.phase import Lifecycle
 from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.voting import Voting
@@ -44,7 +44,7 @@ class Exchange:
         presence: Presence,
         admission: Admission,
         catchup: CatchUp,
-        own: OwnState,
+        life: Lifecycle,
         outbox: Outbox[Outputs],
         rules: Rules,
         may_apply_before: Callable[[], int],
@@ -65,7 +65,7 @@ class Exchange:
         self._presence = presence
         self._admission = admission
         self.catchup = catchup
-        self._own = own
+        self._life = life
         self._outbox = outbox
         self._rules = rules
         self._may_apply_before = may_apply_before
@@ -75,7 +75,7 @@ class Exchange:
     @property
     def is_joining(self) -> bool:
         """Has the node not spoken yet? Then not everything need be applied at a given moment."""
-        return not self.catchup.is_over
+        return self._life.is_joining
 
     @property
     def linked(self) -> Collection[OriginId]:
