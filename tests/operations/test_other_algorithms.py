@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from seedflood.config import SeedfloodSettings
 from seedflood.operations import hub as hub_module
 from seedflood.operations.console import Console
 from seedflood.operations.every import Every
@@ -240,7 +239,7 @@ async def test_nobody_knows_how_much_time_is_left_while_a_node_waits(console, no
 
 async def test_how_fast_a_node_catches_up_is_not_its_speed(console, node, http, clock):
     node.show(blockers=())
-    observer = SeedfloodObserver(console.hub, SeedfloodSettings(), lambda origin, step: (False, False))
+    observer = SeedfloodObserver(console.hub, lambda origin, step: (False, False))
     for step in (*range(10), 17, 76, 387, 766, 1551, *range(1552, 1557)):  # it was stopped for a while
         clock.now += 0.1
         observer.applied(ClosedWindow((step, step), (), 0, 3, (), "all heard", 0.0))

@@ -1,6 +1,5 @@
 """A snapshot comes back as it was saved or is passed over."""
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -82,26 +81,33 @@ def test_what_does_not_fit_is_passed_over_for_the_one_before(tmp_path: Path) -> 
     assert snapshots.skipped == [tmp_path / "step-000000002.safetensors"]
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Snapshots, Path, bytes]:
+    """Two snapshots that hold the same, and the file of the second and what is in it."""
+    folder = tmp_path_factory.mktemp("snapshots")
+    snapshots = Snapshots(folder, keep=2)
+    for step in (1, 2):
+        snapshots.save(step, ARRAYS, FACTS)
+    path = folder / "step-000000002.safetensors"
+    return snapshots, path, path.read_bytes()
+
+
 @settings(max_examples=200)
-@given(st.data())
-def test_what_the_disk_changed_is_passed_over(data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        snapshots = Snapshots(Path(folder), keep=2)
-        for step in (1, 2):
-            snapshots.save(step, ARRAYS, FACTS)
-        path = Path(folder) / "step-000000002.safetensors"
-        content = bytearray(path.read_bytes())
-        at = data.draw(st.integers(0, len(content) - 1))
-        if data.draw(st.booleans()):
-            del content[at:]
-        else:
-            content[at] ^= 1 << data.draw(st.integers(0, 7))
-        path.write_bytes(content)
-        found = snapshots.load_latest(anything)
-        assert found is not None
-        assert found.facts == FACTS
-        assert same(found.arrays, ARRAYS)
-        assert found.step == 2 or len(snapshots.skipped) == 1
+@given(data=st.data())
+def test_what_the_disk_changed_is_passed_over(two: tuple[Snapshots, Path, bytes], data: st.DataObject) -> None:
+    snapshots, path, whole = two
+    content = bytearray(whole)
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        del content[at:]
+    else:
+        content[at] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    found = snapshots.load_latest(anything)
+    assert found is not None
+    assert found.facts == FACTS
+    assert same(found.arrays, ARRAYS)
+    assert found.step == 2 or len(snapshots.skipped) == 1
 
 
 def test_drafts_of_a_crash_are_removed(tmp_path: Path) -> None:

@@ -20,13 +20,16 @@ import sqlite3
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from seedflood import durable
 from seedflood.errors import ConfigError, JournalError
 from seedflood.storage.records import ChecksumError, RunMark
 from seedflood.storage.store import Store
-from seedflood.storage.tables import JournalTable, Meta
+from seedflood.storage.tables import Meta
+
+if TYPE_CHECKING:
+    from seedflood.storage.journal import Journal
 
 FORMAT_VERSION = 7
 """Formats up to 6 were packed bytes; rows of this one are protobuf."""
@@ -41,15 +44,7 @@ _READABLE = (b"\1\1", b"\2\2")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA}
 
 
-class _Tabled(Protocol):
-    """A journal, whose file may be incomplete yet."""
-
-    @property
-    def tables(self) -> tuple[JournalTable, ...]:
-        """All but `Meta`."""
-
-
-_Journal = TypeVar("_Journal", bound=_Tabled)
+_Journal = TypeVar("_Journal", bound="Journal")
 
 
 def open_sound(path: Path, identity: RunMark, make: Callable[[Store], _Journal]) -> tuple[_Journal, Path | None]:
@@ -66,7 +61,7 @@ def open_sound(path: Path, identity: RunMark, make: Callable[[Store], _Journal])
     return make(Store.open(path)), damaged
 
 
-def _create(path: Path, identity: RunMark, make: Callable[[Store], _Tabled]) -> None:
+def _create(path: Path, identity: RunMark, make: Callable[[Store], "Journal"]) -> None:
     """A new file (mode 0600)."""
     with (
         durable.draft(path) as draft,
@@ -104,7 +99,7 @@ def _open_whole(path: Path, identity: RunMark, make: Callable[[Store], _Journal]
     return None
 
 
-def _is_sound(store: Store, identity: RunMark, journal: _Tabled) -> bool:
+def _is_sound(store: Store, identity: RunMark, journal: "Journal") -> bool:
     """Raises ConfigError if the file belongs to another run, ChecksumError or sqlite3.Error if it is damaged."""
     meta, connection = Meta(store), store.connection
     _check_identity(store.path, meta.identity(), identity)
@@ -115,7 +110,7 @@ def _is_sound(store: Store, identity: RunMark, journal: _Tabled) -> bool:
     return is_consistent and all(table.is_whole() for table in (meta, *journal.tables))
 
 
-def _schema(journal: _Tabled) -> list[str]:
+def _schema(journal: "Journal") -> list[str]:
     return [statement for schema in (Meta.schema, *(one.schema for one in journal.tables)) for statement in schema]
 
 

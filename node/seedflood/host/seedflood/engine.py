@@ -116,7 +116,7 @@ class SeedfloodEngine(Engine):
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         self._shell = shell
         self._hub = shell.hub
-        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, seedflood, self._find_update)
+        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
         self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
         self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
         sign, rows = shell.identity.sign, self.trainer.rows

@@ -1,1 +1,1 @@
-"""What an operator sees of SeedFlood alone: updates, windows, traces, advice about rounds."""
+"""What an operator sees of SeedFlood alone: updates, windows, traces."""

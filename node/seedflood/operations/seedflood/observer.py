@@ -15,41 +15,32 @@ it was sent, and in which window it was applied:
 before. They are spelled on the event log's thread (`spans`).
 """
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any, get_args
 
-from seedflood.config import SeedfloodSettings
 from seedflood.operations.hub import TelemetryHub
-from seedflood.operations.seedflood.advice import advise
 from seedflood.operations.seedflood.spans import BundleSpans, spell_frontier, spell_updates
 from seedflood.operations.seedflood.trace import trace
 from seedflood.operations.subject import LastClose
-from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Bundle, ClosedEpoch, Update, Updates, count_updates
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
 from seedflood.protocol.swarm.messages import Message
 from seedflood.protocol.swarm.outputs import Event
 
-ADVICE_WINDOWS = 32
-"""After this many windows the observer gives its advice."""
-
 FindUpdate = Callable[[OriginId, int], tuple[bool, bool]]
 """(origin, step) -> is its update held, and is it applied."""
 
 
 class SeedfloodObserver:
-    """settings: of the run. find_update: asks the node about an update."""
+    """find_update: asks the node about an update."""
 
-    def __init__(self, hub: TelemetryHub, settings: SeedfloodSettings, find_update: FindUpdate) -> None:
+    def __init__(self, hub: TelemetryHub, find_update: FindUpdate) -> None:
         self._hub = hub
-        self._settings = settings
         self._find_update = find_update
         self._spell_bundles = BundleSpans()
         """Used only on the event log's thread."""
-        self._windows_to_advice = ADVICE_WINDOWS
         self.figures: dict[str, float] = {}
         """What all hosts told: `loss_of_all_hosts`, the median over origins of the last window."""
         hub.tally.count_updates(get_args(CloseReason))
@@ -99,39 +90,7 @@ class SeedfloodObserver:
             hub.last_close = LastClose(last, window.reason, waited, window.heard, window.late, window.missing)
             hub.tally.closed(window.reason, waited)
             hub.stepped(last - first + 1)
-            self._advise()
         hub.write("applied", "debug", lambda: _spell_window(window))
-
-    # Advice and traces
-
-    def _advise(self) -> None:
-        """Logs once, after hops and steps have been measured for a while, which delay and round length would help."""
-        self._windows_to_advice -= 1
-        hub, settings = self._hub, self._settings
-        if self._windows_to_advice > 0 or hub.subject is None or not hub.step_seconds:
-            return
-        view = hub.subject.view()
-        hop_seconds = percentile(view.hops.recent, 0.5)
-        if hop_seconds is None:
-            return
-        self._windows_to_advice = sys.maxsize
-        advice = advise(
-            hop_seconds=hop_seconds,
-            diameter=view.diameter,
-            step_seconds=hub.step_seconds,
-            local_steps=settings.local_steps,
-            delay=settings.delay,
-            optimizer=settings.optimizer,
-        )
-        if advice is not None:
-            hub.tell(
-                "rounds wait for the network",
-                hop_seconds=round(hop_seconds, 4),
-                diameter=view.diameter,
-                step_seconds=round(hub.step_seconds, 4),
-                utilisation=advice.utilisation,
-                enough=advice.sentence(),
-            )
 
     def _trace(self, origin: str, step: int, name: str | None) -> Callable[[Iterable[bytes]], dict[str, Any]]:
         """A `hub.Tracer`. It asks the node right away; the function that it returns reads the lines later."""
