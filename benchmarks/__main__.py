@@ -71,6 +71,7 @@ PARTS: Mapping[str, Collection[str]] = {
     "long-runs": long_runs.ESTIMATES,
     "pretrain": pretrain.PARTS,
     "rates": rates.PARTS,
+    "unlearning": unlearning.ESTIMATES,
 }
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
 
@@ -114,7 +115,7 @@ def main(
         "rates": partial(rates.run, part or (), folder),
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
-        "unlearning": unlearning.run,
+        "unlearning": partial(unlearning.run, part or ()),
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")

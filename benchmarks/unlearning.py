@@ -1,11 +1,13 @@
 """Does control bring back a run whose rate is too high, and does it leave one alone whose rate is right?
 
-The embedded model, three hosts, three run seeds, two-sided: at the default rate, three and ten times of it, each with
-control and without. The two take turns, on the same rows and directions.
+The embedded model, three hosts, three run seeds, two-sided and by gradients: at the default rate, three and ten times
+of it, each with control and without. The two take turns, on the same rows and directions.
 """
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -16,7 +18,8 @@ from seedflood.training.seedflood import control
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.shards import equal_shares
 
-SEEDS, STEPS, EVALUATE_EVERY = (1, 2, 3), 1_000, 100
+ESTIMATES = ("two-sided", "gradient")
+SEEDS, STEPS, EVALUATE_EVERY = (1, 2, 3), 500, 50
 TIMES = (1, 3, 10)
 """The default rate."""
 
@@ -28,9 +31,10 @@ def _without() -> AbstractContextManager[object]:
     return patch.object(control, "HALVINGS_MAX", 0)
 
 
-def _lost(times: int, seed: int, home: Path) -> float:
+def _lost(estimate: str, times: int, seed: int, home: Path) -> float:
     """Accuracy that a run has lost at its end."""
     keys = {"task": "embedded", "train_examples": 1024, "clients": 3, "steps": STEPS, "seed": seed}
+    keys["estimate"] = estimate
     hosts = equal_shares(NodeSettings(state=home), 3)
     rate = Rehearsal(RunSettings.of(**keys), hosts).learning_rate
     run = Rehearsal(RunSettings.of(**keys, learning_rate=times * rate), hosts)
@@ -44,23 +48,23 @@ def _lost(times: int, seed: int, home: Path) -> float:
             loss = figures["loss"]
     halvings = run.trainers[0].replica.halvings
     print(
-        f"{times} x the default rate, seed {seed}: accuracy {accuracies[-1]:.3f}, best {max(accuracies):.3f}, loss "
-        f"{loss:.3f}, rate halved {halvings} times",
+        f"{estimate}, {times} x the default rate, seed {seed}: accuracy {accuracies[-1]:.3f}, best "
+        f"{max(accuracies):.3f}, loss {loss:.3f}, rate halved {halvings} times",
         file=sys.stderr,
         flush=True,
     )
     return max(accuracies) - accuracies[-1]
 
 
-def run() -> dict[str, Metric]:
+def run(estimates: Sequence[str] = ()) -> dict[str, Metric]:
+    """estimates: of `ESTIMATES`; without, all."""
     metrics: dict[str, Metric] = {}
     with TemporaryDirectory(prefix="seedflood-unlearning-") as folder:
         home = Path(folder)
-        for times in TIMES:
-            metrics[f"unlearning.lost_accuracy_{times}"] = make_metric(
-                [_lost(times, seed, home) for seed in SEEDS], LOST_MAX
-            )
+        for estimate, times in product(estimates or ESTIMATES, TIMES):
+            name = f"unlearning.{estimate}.lost_accuracy_{times}"
+            metrics[name] = make_metric([_lost(estimate, times, seed, home) for seed in SEEDS], LOST_MAX)
             with _without():
-                lost = [_lost(times, seed, home) for seed in SEEDS]
-            metrics[f"unlearning.lost_accuracy_{times}_without_control"] = make_metric(lost)
+                lost = [_lost(estimate, times, seed, home) for seed in SEEDS]
+            metrics[f"{name}_without_control"] = make_metric(lost)
     return metrics

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.protocol.seedflood.messages import LOSS_MAX
-from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, Control, block_length, is_too_long
+from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, Control, block_length
 
 LENGTH = 4
 BEGIN = numpy.zeros(3, numpy.int64)
+
+
+is_too_fast = Control(BEGIN).is_too_fast
 
 
 def told(loss):
@@ -139,16 +142,20 @@ def test_blocks_are_a_sixteenth_of_an_epoch_and_four_steps_at_least():
     assert [block_length(period) for period in (1, 10, 100, 1000)] == [4, 4, 6, 62]
 
 
-def test_a_first_step_that_promises_most_of_them_more_than_they_lose_is_too_long():
+def test_a_first_step_that_promises_most_of_them_more_than_they_lose_is_too_fast():
     losses = [told(0.8)] * 3
-    assert is_too_long([0.9, -0.9, 0.1], losses)
-    assert not is_too_long([0.9, 0.1, 0.1], losses)
-    assert not is_too_long([0.3] * 3, losses)
-    assert not is_too_long([], [])
+    assert is_too_fast([0.9, -0.9, 0.1], losses)
+    assert not is_too_fast([0.9, 0.1, 0.1], losses)
+    assert not is_too_fast([0.3] * 3, losses)
+    assert not is_too_fast([], [])
+
+
+def test_a_rate_that_was_halved_so_often_is_never_too_fast():
+    assert not Control(BEGIN, HALVINGS_MAX).is_too_fast([9.0], [told(0.8)])
 
 
 def test_who_loses_next_to_nothing_finds_no_step_too_long():
-    assert not is_too_long([0.9] * 3, [0, told(0.001), told(0.01)])
+    assert not is_too_fast([0.9] * 3, [0, told(0.001), told(0.01)])
 
 
 @given(
@@ -157,4 +164,4 @@ def test_who_loses_next_to_nothing_finds_no_step_too_long():
 )
 def test_a_third_that_lies_makes_no_step_too_long_or_short_enough(promise, lies):
     honest = [(promise, told(1.0))] * (2 * len(lies) + 1)
-    assert is_too_long(*zip(*honest, *lies, strict=True)) == (promise == 0.9)
+    assert is_too_fast(*zip(*honest, *lies, strict=True)) == (promise == 0.9)

@@ -31,7 +31,7 @@ from seedflood.errors import JournalError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
-from seedflood.training.seedflood.control import HALVINGS_MAX, Control, Lost, block_length, is_too_long
+from seedflood.training.seedflood.control import Control, Lost, block_length
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf
@@ -235,10 +235,10 @@ class Stepwise:
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
         moved = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
-        if step == 0 and control.halvings < HALVINGS_MAX:
+        if step == 0:
             step_F = moved.increment_F - state.increment_F
             promises = [self._reader.promise(update, step_F) * self.unit for update in updates]
-            if is_too_long(promises, [update.loss for update in updates]):
+            if control.is_too_fast(promises, [update.loss for update in updates]):
                 slower = _Point(state, replace(point.control, halvings=control.halvings + 1))
                 return self._take(slower, epoch, step, told)
         control, back_F = control.judge(self._block, is_last=step == self._last_step)

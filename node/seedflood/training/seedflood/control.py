@@ -112,6 +112,15 @@ class Control:
         begin_F = self.begin_F if self.steps else increment_F
         return replace(self, block=block, steps=self.steps + 1, begin_F=begin_F)
 
+    def is_too_fast(self, promises: Iterable[float], losses: Iterable[int]) -> bool:
+        """Is the first step too long, and may the rate be halved again? By origin, in one order: what the step
+        promises, and the loss in units of 2^-11. Who loses next to nothing is content."""
+        votes = [
+            loss > RISE_MIN and abs(promise) > PROMISE_MAX * loss * 2.0**-LOSS_UNIT_BITS
+            for promise, loss in zip(promises, losses, strict=True)
+        ]
+        return 2 * sum(votes) > len(votes) and self.halvings < HALVINGS_MAX
+
     def judge(self, length: int, *, is_last: bool = False) -> tuple["Control", Integers | None]:
         """After a step: (what follows, the increments to go back to, if it does). length: of a block at most. is_last:
         of the run."""
@@ -127,16 +136,6 @@ class Control:
         if (self.worse + 1 < PATIENCE and not is_last) or self.halvings == HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
         return Control(self.best_F, self.halvings + 1), self.best_F
-
-
-def is_too_long(promises: Iterable[float], losses: Iterable[int]) -> bool:
-    """Is the first step too long? By origin, in one order: what the step promises, and the loss in units
-    of 2^-11. Who loses next to nothing is content."""
-    votes = [
-        loss > RISE_MIN and abs(promise) > PROMISE_MAX * loss * 2.0**-LOSS_UNIT_BITS
-        for promise, loss in zip(promises, losses, strict=True)
-    ]
-    return 2 * sum(votes) > len(votes)
 
 
 def block_length(refresh_period: int) -> int:
