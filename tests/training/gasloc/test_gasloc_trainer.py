@@ -36,7 +36,7 @@ def test_workers_that_gossip_learn_and_stay_together(encoding):
 
 
 @pytest.mark.parametrize("is_fresh", [False, True])
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(
     optimiser=st.sampled_from([("AdamW", 1e-3, {}), ("AdamW", 3e-2, {}), ("SGD", 1.0, {"momentum": 0.9})]),
     gamma=st.sampled_from([0.0, 0.5, 0.9]),

@@ -44,7 +44,7 @@ def test_weights_are_those_of_the_dense_reference(expected):
     assert_weights_close(expected[1], dense)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     order=st.integers(0, 10**6),
     cuts=st.lists(st.integers(0, len(UPDATES)), max_size=4),
@@ -110,7 +110,7 @@ def test_the_sums_of_its_epochs_make_another_replica_equal(expected):
     assert_weights_close(taker.weights(), expected[1])
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     held=st.sets(st.integers(0, len(UPDATES) - 1)),
     told=st.sets(st.integers(0, len(UPDATES) - 1)),
@@ -221,7 +221,7 @@ def test_every_family_learns_a_batch(family):
             return LABELS.measure(replica.causal, batch).values()[0]
 
     before = loss()
-    for step in range(200):
+    for step in range(100):
         updates = []
         for origin in range(2):
             seed = probe_seed(7, origin, step)
