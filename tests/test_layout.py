@@ -216,7 +216,7 @@ def test_the_shared_part_of_the_shell_knows_the_protocol_alone(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["seams", "driver", "backlog", "engine", "daemon", "process", "status_source", "report"]
+    "name", ["seams", "driver", "backlog", "compute", "engine", "daemon", "process", "status_source", "report"]
 )
 def test_what_drives_any_algorithm_knows_none(name):
     assert f"host/{name}.py" not in importers_of("seedflood.protocol.seedflood") | importers_of(
