@@ -50,7 +50,7 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
             "no words for these: say --task prompted --set 'run.objective.label_words=",
         ),
         ([{"text": "a", "label": "0"}, {"text": "b", "label": "1"}], "no words for these: say --task prompted"),
-        ([{"text": "a", "label": "x"}, {"text": "b", "label": None}], "no words for these"),
+        ([{"text": "a", "label": "x"}, {"text": "b", "label": None}], 'nothing in column "label"'),
         (
             [{"question": "a", "answer": "b"}, {"question": "c", "answer": "d"}],
             "columns question, answer, which do not",
@@ -73,7 +73,7 @@ def test_a_label_column_of_another_name_is_known_by_its_few_words_and_may_be_sai
     known = {"task": "prompted", "template": "{text}\nLabel:", "label_words": ("bad", "good")}
     assert guess(*rows, **said) == {**known, "label_column": "sentiment"}
     numbers = [{**row, "sentiment": len(row["sentiment"])} for row in rows]
-    with pytest.raises(ConfigError, match=r"--set run\.objective\.label_column=sentiment .*WORD FOR 3"):
+    with pytest.raises(ConfigError, match=r"label_column=sentiment .*=\[.WORD FOR 0., .*WORD FOR 4"):
         guess(*numbers, **said)
 
 

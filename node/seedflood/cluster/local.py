@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -126,7 +127,7 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
         if folder is not None:
             raise
         shutil.rmtree(home, ignore_errors=True)  # its logs say no more than the sentence
-        raise type(error)(str(error).replace(f"{home}/", "")) from None
+        raise type(error)(re.sub(rf"{re.escape(str(home))}/(node-1/peers.toml: )?", "", str(error))) from None
     if folder is None and is_sound(result):
         shutil.rmtree(home, ignore_errors=True)
     return result | {"folder": str(home)}

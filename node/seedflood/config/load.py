@@ -299,7 +299,7 @@ def check_folders(settings: Settings) -> None:
     """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run
     model = Path(run.model if node.model_path is None else node.model_path)
-    if model.is_absolute() and not model.is_file():  # else it is a GGUF file
+    if model.is_absolute() and not (model.is_file() and model.suffix == ".gguf"):
         _check_folder(model, MODEL_FILE, "model in [run], or model_path in [node]")
     if node.export is not None:
         check_target(settings, node.export)

@@ -90,10 +90,15 @@ def _has_spaces(splits: Splits, column: str) -> bool:
 def _prompted(data: str, splits: Splits, template: str, label: str, said: Mapping[str, Any]) -> dict[str, Any]:
     """Rows of a text with a label: the words are known if labels have names, or are words. Raises ConfigError."""
     column = {} if label == "label" else {"label_column": label}
+    for row in (*splits.train.rows, *splits.validation.rows):
+        if row.columns.get(label) in (None, ""):
+            raise row.error(f'nothing in column "{label}", which has the labels: correct or remove the row.')
     words = said.get("label_words") or splits.train.label_names.get(label) or _words(splits, label)
     if words:
         return {"task": "prompted", "template": template, "label_words": words, **column}
     labels = sorted({str(row.columns.get(label)) for row in splits.train.rows})[:LABELS_MAX]
+    if all(one.isdecimal() for one in labels):  # words count from 0
+        labels = list(map(str, range(min(LABELS_MAX, max(map(int, labels)) + 1))))
     named = ", ".join(f'"WORD FOR {one}"' for one in labels)
     also = "".join(f" --set run.objective.{key}={value}" for key, value in column.items())
     raise ConfigError(
