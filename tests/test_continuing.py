@@ -82,6 +82,11 @@ def test_a_host_that_has_still_to_begin_the_next_run_does_not_get_another_one_be
     assert proceed(hosts[0], "--steps", "9")[0] == 0
 
 
+def test_a_file_that_is_not_there_is_asked_for_as_this_command_takes_it(proceed, tmp_path):
+    code, said = proceed(tmp_path / "none.toml")
+    assert (code, "name the settings of a host: seedflood continue PEERS.TOML" in said.err) == (ExitCode.USAGE, True)
+
+
 def test_a_host_that_serves_after_its_run_goes_on_instead(proceed, hosts):
     hosts[0].write_text(hosts[0].read_text() + 'then = "serve"\n')
     assert proceed(hosts[0])[0] == 0

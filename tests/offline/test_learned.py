@@ -265,6 +265,11 @@ def test_the_task_of_a_file_is_guessed_by_its_columns_unless_it_is_said(monkeypa
     told = ["evaluate", "--model", str(embedded.MODEL_FOLDER), "--data", str(file), "--json"]
     code, out, _ = run_command(monkeypatch, capsys, *told)
     assert (code, json.loads(out)["rows"]) == (0, 16)
+    prompted = ["evaluate", "--model", "embedded", "--task", "prompted", "--data", str(file), "--json"]
+    assert run_command(monkeypatch, capsys, *prompted)[:2] == (
+        code,
+        out.replace(str(embedded.MODEL_FOLDER), "embedded"),
+    )
     code, out, err = run_command(monkeypatch, capsys, *told, "--task", "sst2")
     assert (code, out) == (78, "")
     assert 'no column "sentence"' in err

@@ -48,6 +48,8 @@ def continue_run(
         raise UsageError("--set is for [run] here; what belongs to a host stands in its peers.toml.")
     wanted = {key: value for key, value in (("name", name), ("steps", steps)) if value is not None}
     for file in files or [Path("peers.toml")]:
+        if not file.exists():
+            raise UsageError(f"{file} does not exist; name the settings of a host: seedflood continue PEERS.TOML.")
         course = load_course(file)
         _check_begun(course, file)
         following = _following(course[-1], task, merge(given.get("run", {}), wanted))

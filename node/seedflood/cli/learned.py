@@ -85,7 +85,7 @@ def evaluate(
     """
     flags = parse_overrides(overrides)
     file = Path(data) if data is not None and Path(data).is_file() else None
-    if model == EMBEDDED:
+    if model == EMBEDDED and task != "prompted":
         flags = merge({"run": {"objective": {"task": task or EMBEDDED}}}, flags)
     elif model is not None:
         is_guessed = file is not None and task in (None, "prompted")
