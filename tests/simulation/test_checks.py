@@ -82,7 +82,7 @@ def test_a_contradiction_is_seen(world):
 
 
 def test_a_window_that_closes_again_is_seen(world):
-    world.hosts[1].apply(world.hosts[1].windows[0])
+    world.hosts[1].compute(world.hosts[1].windows[0])
     assert any("h1 closed the window of step 0 after" in line for line in find_mistakes(world.hosts))
 
 
