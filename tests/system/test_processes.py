@@ -169,13 +169,14 @@ def test_two_interrupts_end_a_local_cluster_without_a_traceback(tmp_path):
     assert "Traceback" not in errors
 
 
-def test_seedflood_local_tells_why_a_node_failed(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    ran = _seedflood(
-        "local", "--nodes", "2", "--model", str(tmp_path), "--task", "sst2", "--folder", str(tmp_path / "x")
-    )
+def test_seedflood_local_tells_which_setting_a_node_cannot_use_and_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    ran = _seedflood("local", "--nodes", "2", "--model", str(tmp_path / "model"), "--task", "sst2")
     assert ran.returncode == ExitCode.CONFIG
-    assert "failed" in ran.stderr
+    assert "seedflood: Cannot load a model from folder" in ran.stderr
+    assert not list(tmp_path.glob("seedflood-*"))
     assert "Traceback" not in ran.stderr
 
 
