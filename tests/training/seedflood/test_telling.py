@@ -154,7 +154,7 @@ def opt_slots(layers, width, words, positions):
     return [Slot(name, shape) for name, shape in shapes.items()]
 
 
-def test_slots_of_one_kind_in_neighbouring_layers_have_one_scale():
+def test_at_low_ranks_slots_of_one_kind_in_neighbouring_layers_have_one_scale():
     names = [f"layers.{layer}.key" for layer in (0, *range(5, 12))] + ["layers.3.value", "norm"]
     subspace = Subspace([Slot(name, (4,) if name == "norm" else (4, 3)) for name in names], run_seed=1, rank=2)
     layers = [f"layers.{layer}.key" for layer in (0, 5, 6, 7, 8, 9, 10, 11)]
@@ -162,3 +162,9 @@ def test_slots_of_one_kind_in_neighbouring_layers_have_one_scale():
     telling = telling_of(RunSettings.of(task="embedded", estimate="gradient").seedflood, subspace)
     assert telling.groups == (6 * 4, 2 * 4, 4, 2)
     assert telling.size == 4 + subspace.size + 2
+
+
+@pytest.mark.parametrize("rank", [8, 32])
+def test_at_higher_ranks_each_slot_has_a_scale_of_its_own(rank):
+    slots = [Slot(f"layers.{layer}.key", (64, 48)) for layer in range(8)]
+    assert Subspace(slots, run_seed=1, rank=rank).groups == (rank * rank,) * 8

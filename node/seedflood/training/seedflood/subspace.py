@@ -31,9 +31,10 @@ from torch import Tensor
 from seedflood.protocol import packing
 from seedflood.training import randomness
 
-GROUP_SLOTS = 6
-"""The most slots that share a scale. Of the coefficients of Gemma 3 270M at rank 2, 0.06 are told as zeros so, 0.02 if
-each slot has a scale, and 0.11 if all layers share one."""
+GROUP_RANKS = 12
+"""The ranks of the slots that share a scale: six slots at rank 2, where scales of their own were a quarter of a payload
+(Gemma 3 270M: 0.06 of the coefficients are told as zeros so, 0.02 with scales of their own). Above rank 6 each slot has
+its own, for they are little there, and TREC is learned better with them."""
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18
 """How many updates x slots are drawn at once: some 20 MB, however many updates a catch-up brings."""
@@ -94,7 +95,8 @@ class Subspace:
         self.sizes: tuple[int, ...] = tuple(sizes)
         self.size = sum(sizes)
         kinds = [[*kind] for _, kind in groupby(zip(self.slots, sizes, strict=True), lambda one: one[0].kind)]
-        groups = [kind[at : at + GROUP_SLOTS] for kind in kinds for at in range(0, len(kind), GROUP_SLOTS)]
+        length = max(1, GROUP_RANKS // rank)
+        groups = [kind[at : at + length] for kind in kinds for at in range(0, len(kind), length)]
         self.groups: tuple[int, ...] = tuple(sum(size for _, size in group) for group in groups)
         """How many coefficients slots have together that share a scale: of one kind, in neighbouring layers."""
         self.offsets: tuple[int, ...] = tuple(sum(sizes[:index]) for index in range(len(sizes)))
