@@ -4,8 +4,8 @@ The form of a payload is the protocol's (`protocol.seedflood.payload`). Only the
 Every host reads it, with integers alone, so that the same payload is the same integers everywhere.
 
 Coefficients are told with a power-of-two scale per slot, for slots differ by three orders of magnitude, and a shift is
-exact. At low ranks neighbouring layers share one: six matrices that make keys, at rank 2, where scales were a quarter of
-what is sent of Gemma 3 270M (benchmarks/RESULTS.md). What 8 bits leave out is not lost: the origin keeps the
+exact. At low ranks neighbouring layers share one: six matrices that make keys, say, at rank 2, where scales were a
+quarter of what is sent of Gemma 3 270M (benchmarks/RESULTS.md). What 8 bits leave out is not lost: the origin keeps the
 *residual* and adds it to the gradient of its next step (error feedback, arXiv 1901.09847). The residual belongs to the
 origin's process and to a subspace. After `kill -9`, or in another epoch, it starts from zero. That costs a little
 learning, but what was told stands, so replicas stay equal.
