@@ -36,7 +36,7 @@ class Witness:
         self.trace = []
         self.measured = []
         """(host, step, how many updates it had applied that belong into this measurement, how many that do not)"""
-        for name in ("send", "pull", "apply", "adopt", "noted", "start", "crash", "_measured"):
+        for name in ("send", "pull", "_apply", "adopted", "noted", "start", "crash", "_measured"):
             monkeypatch.setattr(SeedfloodHost, name, self._watched(name, getattr(SeedfloodHost, name)))
 
     def _watched(self, name, method):
