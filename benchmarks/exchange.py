@@ -2,7 +2,7 @@
 
 Two processes, each a node that trains by GASLoC as a daemon does (`gossip`): local steps on a model of 25 M parameters,
 then an exchange in float32 over a real link on loopback, in both directions at once, into files. *Exchange* is from the
-later one's offer to the last byte at the later end: chunks, checksums, credit, the core, gRPC and the file are in it.
+later one's offer to the last byte at the later end: chunks, checksums, the core, gRPC and the file are in it.
 *Round* is from the end of the later one's local steps to the end of the later one's outer step: encoding and a SHA-256
 before, and after it checking, keeping durably on both sides, the word that both have it, and the outer step.
 
@@ -11,16 +11,18 @@ to memory, without a checksum or a file. Hivemind averages a tensor of as many b
 (`baselines/averaging`); of that the all-reduce alone counts, without the seconds in which they find each other.
 
 *Busy* is the same exchange while both hosts take local steps (`delay_steps`), on the cores that there are. *Slow* is a
-link of 100 Mbit/s in each direction, made by a proxy (`delay`); all bytes of a round pass it. *Far* is the same with
-200 ms one way. *Waits*: other frames that share the link with the parameters, from being queued to being read at the
-other end (`gossip`), the longest of each exchange. *Memory*: the peak of resident memory within a round, mapped files
-included, less what the process had at the end of its local steps, as a part of the parameters' bytes. Beside it a host
-keeps the parameters as they were offered, since local steps may go on meanwhile: one copy more.
+link of 100 Mbit/s in each direction with 2 ms there and back, *wide* with 40 ms, and *far* with 400 ms (`shaped`; they
+are left out for who is not root); all bytes of a round pass it. *Waits*: other frames to the same neighbour, from being
+queued to being read at the other end (`gossip`), the longest of each exchange. *Memory*: the peak of resident memory
+within a round, mapped files included, less what the process had at the end of its local steps, as a part of the
+parameters' bytes. Beside it a host keeps the parameters as they were offered, since local steps may go on meanwhile:
+one copy more.
 """
 
 import asyncio
 import json
 import logging
+import os
 import socket
 import subprocess
 import sys
@@ -39,13 +41,12 @@ import uvloop
 from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from benchmarks.delay import DelayedLinks, Line
 from benchmarks.environments import HIVEMIND
 from benchmarks.gossip import GossipHost, Notes, Round
 from benchmarks.measure import Metric, make_metric
+from benchmarks.shaped import ADDRESSES, Shape, ShapedLink, enter
 from benchmarks.workers import Worker, next_question
 from seedflood import embedded
-from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, load_settings
 from seedflood.embedded import grammar
 from seedflood.host import garbage
@@ -57,13 +58,14 @@ from seedflood.training.gasloc.loading import load_trainer
 
 SHAPE: dict[str, Any] = {"hidden_size": 512, "word_embed_proj_dim": 512, "ffn_dim": 2048, "num_hidden_layers": 8}
 HEADS = 8
-ROUNDS, SLOW_ROUNDS, FAR_ROUNDS = 8, 4, 4
+ROUNDS, SLOW_ROUNDS = 8, 3
 WARM_UP_ROUNDS = 1
-"""The first exchange learns what the link carries. On the far link it counts, too. There the first round may have no
-partners: local steps take less time than the way, so a host may not know yet that its neighbour is linked with it."""
+"""Not on shaped links: there the first exchange counts, too. On the far one the first round may have no partners: local
+steps take less time than the way, so a host may not know yet that its neighbour is linked with it."""
 
 SLOW_BYTES_PER_SECOND = 100e6 / 8
-FAR_SECONDS = 0.2
+TRIPS = {"slow": 0.002, "wide": 0.04, "far": 0.4}
+"""Seconds there and back."""
 NEVER = 1_000_000
 COPIES = 7
 COPY_BYTES = 1 << 20
@@ -91,10 +93,11 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Both hosts, over the rounds that count."""
+    """Both hosts, over the rounds that count: those before the end of the run, which has an encoding of its own."""
 
     courses: tuple[Course, Course]
     warm_up_rounds: int
+    training_rounds: int
 
     @property
     def size(self) -> int:
@@ -127,7 +130,11 @@ class Pair:
     def rounds(self) -> list[tuple[Round, Round]]:
         """All that count. The last one of a run ends with it, perhaps before its outer step is told of."""
         first, second = ({one.number: one for one in course.notes.rounds if one.mixed_at} for course in self.courses)
-        both = [(first[number], second[number]) for number in sorted(first.keys() & second.keys())]
+        both = [
+            (first[number], second[number])
+            for number in sorted(first.keys() & second.keys())
+            if number < self.training_rounds
+        ]
         exchanged = [pair for pair in both if all(one.arrived_at for one in pair)]
         if len(exchanged) <= self.warm_up_rounds:
             raise RuntimeError("too few rounds were exchanged; is the machine busy?")
@@ -140,7 +147,6 @@ class Pair:
 
 
 def run() -> dict[str, Metric]:
-    slow_line, far_line = Line(0.0, SLOW_BYTES_PER_SECOND), Line(FAR_SECONDS, SLOW_BYTES_PER_SECOND)
     with TemporaryDirectory(prefix="seedflood-exchange-") as home:
         task = Task(_make_model(Path(home, "model")), _make_rows(Path(home, "rows")))
         near = exchange(Path(home, "near"), task, Scene())
@@ -148,8 +154,7 @@ def run() -> dict[str, Metric]:
         print(f"raw copy: {median(raw):.3f} s", file=sys.stderr)
         theirs = measure_hivemind(near.size)
         busy = exchange(Path(home, "busy"), task, Scene(delay_steps=1))
-        slow = {name: exchange(Path(home, name), task, Scene(name, SLOW_ROUNDS, slow_line)) for name in ENCODINGS}
-        far = exchange(Path(home, "far"), task, Scene("float32", FAR_ROUNDS, far_line, warm_up_rounds=0))
+        shaped = _exchange_shaped(Path(home), task) if os.geteuid() == 0 else {}
     return {
         "exchange.to_raw_copy": _ratio(raw, near.exchange_seconds(), 0.5),
         "exchange.round_to_raw_copy": _ratio(raw, near.round_seconds()),
@@ -163,32 +168,32 @@ def run() -> dict[str, Metric]:
         "exchange.busy_wait_milliseconds": make_metric(busy.waits(), 20.0),
         "exchange.memory_to_copy": make_metric([max(near.extra())]),
         "exchange.memory_with_offered_to_copy": make_metric([1 + max(near.extra())], 1.2),
-        **_slow_metrics(slow, far),
+        **shaped,
     }
 
 
-def _slow_metrics(slow: dict[EncodingName, Pair], far: Pair) -> dict[str, Metric]:
-    seconds = {name: pair.exchange_seconds() for name, pair in slow.items()}
-    return {
+def _exchange_shaped(home: Path, task: Task) -> dict[str, Metric]:
+    names: tuple[EncodingName, ...] = ("uint8", "bfloat16")
+    narrow = {name: exchange(home / name, task, shaped_scene("slow", name)) for name in names}
+    pairs = {place: exchange(home / place, task, shaped_scene(place)) for place in TRIPS}
+    seconds = {name: pair.exchange_seconds() for name, pair in {**narrow, "float32": pairs["slow"]}.items()}
+    wanted = {"slow": 0.9, "wide": 0.9, "far": 0.7}
+    found = {
         "exchange.uint8_to_bfloat16": make_metric([a / median(seconds["bfloat16"]) for a in seconds["uint8"]], 0.55),
         "exchange.bfloat16_to_float32": make_metric(
             [a / median(seconds["float32"]) for a in seconds["bfloat16"]], 0.55
         ),
-        "exchange.slow_utilisation": _utilisation(slow["float32"]),
-        "exchange.slow_wait_milliseconds": make_metric([wait for pair in slow.values() for wait in pair.waits()]),
-        "exchange.far_utilisation": _utilisation(far),
-        "exchange.far_wait_milliseconds": make_metric([wait - 1000 * FAR_SECONDS for wait in far.waits()]),
     }
+    for place, pair in pairs.items():
+        used = [pair.size / one / SLOW_BYTES_PER_SECOND for one in pair.exchange_seconds()]
+        found[f"exchange.{place}_utilisation"] = make_metric(used, wanted[place], more_is_better=True)
+        found[f"exchange.{place}_wait_milliseconds"] = make_metric(pair.waits(), 500.0)
+    return found
 
 
 def _throughput(size: int, seconds: Sequence[float]) -> Metric:
     """10^6 bytes per second and direction."""
     return make_metric([size / one / 1e6 for one in seconds])
-
-
-def _utilisation(pair: Pair) -> Metric:
-    """Of a slow link: how much of it carries parameters."""
-    return make_metric([pair.size / seconds / SLOW_BYTES_PER_SECOND for seconds in pair.exchange_seconds()])
 
 
 def _ratio(theirs: Sequence[float], ours: Sequence[float], target: float | None = None) -> Metric:
@@ -207,13 +212,17 @@ def _compared(
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is exchanged, and how. line: None for loopback as it is. delay_steps: local steps meanwhile."""
+    """What is exchanged, and how. shape: None for loopback as it is. delay_steps: local steps meanwhile."""
 
     encoding: EncodingName = "float32"
     rounds: int = ROUNDS
-    line: Line | None = None
+    shape: Shape | None = None
     delay_steps: int = 0
     warm_up_rounds: int = WARM_UP_ROUNDS
+
+
+def shaped_scene(place: str, encoding: EncodingName = "float32") -> Scene:
+    return Scene(encoding, SLOW_ROUNDS, Shape(TRIPS[place], SLOW_BYTES_PER_SECOND), warm_up_rounds=0)
 
 
 def exchange(home: Path, task: Task, scene: Scene) -> Pair:
@@ -221,23 +230,26 @@ def exchange(home: Path, task: Task, scene: Scene) -> Pair:
     with ExitStack() as stack:
         for number in (1, 2):
             (home / f"host-{number}").mkdir(parents=True)
+        spaces: tuple[str | None, ...] = (None, None)
+        if scene.shape is not None:
+            spaces = stack.enter_context(ShapedLink(scene.shape)).names
         one, other = (
-            stack.enter_context(Worker(serve_host, home / f"host-{number}", task, scene)) for number in (1, 2)
+            stack.enter_context(Worker(serve_host, home / f"host-{number}", task, scene, space))
+            for number, space in zip((1, 2), spaces, strict=True)
         )
         port = one.receive()
         other.receive()
-        if scene.line is not None:
-            (through,) = free_ports(1)
-            stack.enter_context(DelayedLinks({through: port}, scene.line.seconds, scene.line.bytes_per_second))
-            port = through
-        other.tell("dial", f"127.0.0.1:{port}")
+        other.tell("dial", f"{ADDRESSES[0] if scene.shape else '127.0.0.1'}:{port}")
         courses = one.receive(WAIT_SECONDS_MAX), other.receive(WAIT_SECONDS_MAX)
-    pair = Pair(courses, scene.warm_up_rounds)
+    pair = Pair(courses, scene.warm_up_rounds, scene.rounds)
     _tell(home.name, pair)
     return pair
 
 
-def serve_host(pipe: Connection, folder: Path, task: Task, scene: Scene) -> None:
+def serve_host(pipe: Connection, folder: Path, task: Task, scene: Scene, space: str | None) -> None:
+    """space: the network namespace that it is in."""
+    if space is not None:
+        enter(space)
     logging.disable(logging.WARNING)
     uvloop.run(_serve_host(pipe, folder, task, scene))
 
@@ -289,12 +301,13 @@ def _make_host(folder: Path, task: Task, scene: Scene) -> tuple[GossipHost, int,
         local_steps=1,
         encoding=scene.encoding,
         delay_steps=scene.delay_steps,
-        content_bytes_max=size,
+        content_bytes_max=4 * numbers,
     )
+    listen = f"{ADDRESSES[int(folder.name[-1]) - 1] if scene.shape else '127.0.0.1'}:0"
     bounds = Bounds(floor_seconds=60.0, slow_share=float("inf"))
     patience = Patience(start_seconds=WAIT_SECONDS_MAX, linger_seconds=5.0)
     habits = Habits(checkpoint_rounds=NEVER, bounds=bounds, patience=patience)
-    return GossipHost(folder, trainer, rules, habits, identity), size, 4 * numbers
+    return GossipHost(folder, trainer, rules, habits, identity, listen), size, 4 * numbers
 
 
 def _make_model(folder: Path) -> Path:

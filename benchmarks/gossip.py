@@ -75,7 +75,15 @@ class GossipHost(Shell):
     node: GaslocNode
     driver: GaslocDriver
 
-    def __init__(self, folder: Path, trainer: Trainer, rules: GaslocRules, habits: Habits, identity: Identity) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        trainer: Trainer,
+        rules: GaslocRules,
+        habits: Habits,
+        identity: Identity,
+        listen: str = "127.0.0.1:0",
+    ) -> None:
         self.notes = Notes()
         self.done = asyncio.Event()
         self.error: BaseException | None = None
@@ -91,7 +99,7 @@ class GossipHost(Shell):
         self._orders = Compute(self.run, self.drive, work.begin, self._heard)
         self.driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self.put)
         self._orders.driver = self.driver
-        self.links = Links(LinkSettings("127.0.0.1:0"), self)
+        self.links = Links(LinkSettings(listen, has_contents=True), self)
         self._resident_before = 0
         self._mixing = -1
         self._probing = asyncio.create_task(self._probe())

@@ -49,6 +49,9 @@ class Shell(ABC):
     def disconnected(self, peer: OriginId, reason: str) -> None:
         self.drive(lambda: self.driver.disconnected(peer, reason))
 
+    def next_content(self, peer: OriginId) -> bytes | None:
+        return self.driver.next_content(peer)
+
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         return self.driver.answer(frontier)
 
@@ -60,6 +63,9 @@ class Shell(ABC):
 
     def sent(self, peer: OriginId, message: Message) -> None:  # noqa: B027 - not all want to know
         pass
+
+    def carry(self, peer: OriginId) -> None:
+        self.links.carry(peer)
 
     def drop(self, peer: OriginId, reason: str) -> None:
         self.links.drop(peer, reason)

@@ -39,5 +39,8 @@ class Endpoint(Protocol):
     @property
     def driver(self) -> Hearer: ...
 
+    def next_content(self, peer: OriginId) -> bytes | None:
+        """The next frame for the connection for contents to the peer."""
+
     def enter(self, action: Callable[..., None], *args: object) -> None:
         """Calls the action now, or if the host is paused, when it resumes."""

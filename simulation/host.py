@@ -257,6 +257,12 @@ class Host:
         for message in messages:
             self._network.send(self, peer, message)
 
+    def carry(self, peer: OriginId) -> None:
+        self._network.carry(self, peer)
+
+    def next_content(self, peer: OriginId) -> bytes | None:
+        return self.driver.next_content(peer)
+
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
         return self._network.pull(self, peer, frontier)
 

@@ -127,6 +127,8 @@ class Link:
         self.ends: dict[int, End] = {}
         self.ways: dict[int, Way] = {}
         """The two directions, by the index of the sender."""
+        self.carrying: set[int] = set()
+        """Who has a frame under way on the connection for contents."""
 
     def far_end(self, index: int) -> int:
         return self.edge[0] if self.edge[1] == index else self.edge[1]
@@ -140,3 +142,4 @@ class Link:
         self.is_up, self.made_at = True, now
         self.ways = {index: Way(traffic) for index in self.edge}
         self.ends = {index: End() for index in self.edge}
+        self.carrying.clear()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Message, Opaque
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import ANSWER_ONLY, LinkMessage, Pull, PullEnd, PullMore, PullPart
 from simulation.clock import Clock
@@ -198,6 +198,54 @@ class Network:
         self._carry(link, puller.index, Pull(end.pulls, frontier))
         return True
 
+    def carry(self, sender: Endpoint, peer: OriginId) -> None:
+        """Something waits for the connection for contents to the peer."""
+        link = self._open.get((sender.index, peer))
+        if link is not None:
+            self._clock.after(0.0, self._carry_content, link, link.life, sender.index)
+
+    # Contents: in order, and nothing is lost before the link breaks
+
+    def _carry_content(self, link: Link, life: int, sender: int) -> None:
+        """Sends the next frame, if none is under way. The connection is opened when both ends have linked."""
+        is_open = link.life == life and link.is_up and all(map(link.is_greeted, link.edge))
+        if is_open and sender not in link.carrying:
+            self._hosts[sender].enter(self._send_content, link, life, self._hosts[sender])
+
+    def _send_content(self, link: Link, life: int, host: Endpoint) -> None:
+        if link.life != life or not link.is_up or host.index in link.carrying:
+            return
+        frame = host.next_content(link.ends[host.index].peer)
+        if frame is not None:
+            self._pass_on(link, host.index, frame)
+
+    def _pass_on(self, link: Link, sender: int, frame: bytes) -> None:
+        link.carrying.add(sender)
+        seconds = self._rng.uniform(self.weather.delay_min, self.weather.delay_max)
+        seconds += len(frame) / link.rate if link.rate is not None else 0.0
+        self._clock.after(seconds, self._arrive_content, link, link.life, sender, frame)
+
+    def _arrive_content(self, link: Link, life: int, sender: int, frame: bytes) -> None:
+        if link.life != life or not link.is_up:
+            return
+        silent_until = link.ways[sender].silent_until
+        if self._clock.now < silent_until:
+            self._clock.at(silent_until, self._arrive_content, link, life, sender, frame)
+            return
+        receiver = self._hosts[link.far_end(sender)]
+        receiver.enter(self._hand_over_content, link, life, receiver, frame)
+        if link.life == life:
+            link.carrying.discard(sender)
+            self._carry_content(link, life, sender)
+
+    def _hand_over_content(self, link: Link, life: int, receiver: Endpoint, frame: bytes) -> None:
+        if link.life != life or not link.is_up:
+            return
+        try:
+            receiver.driver.received(link.ends[receiver.index].peer, Opaque(frame))
+        except PeerError as error:
+            self._refuse(link, receiver, error)
+
     # In flight
 
     def _copies(self) -> int:
@@ -251,9 +299,12 @@ class Network:
                     if message is not None:
                         self._receive(link, receiver, message)
         except PeerError as error:
-            self.faults[f"refused_{error.reason}"] += 1
-            self.refusals[receiver.index, link.far_end(receiver.index), error.reason] += 1
-            self._break(link, f"refused ({error.reason}): {error}", is_refused=not link.is_greeted(receiver.index))
+            self._refuse(link, receiver, error)
+
+    def _refuse(self, link: Link, receiver: Endpoint, error: PeerError) -> None:
+        self.faults[f"refused_{error.reason}"] += 1
+        self.refusals[receiver.index, link.far_end(receiver.index), error.reason] += 1
+        self._break(link, f"refused ({error.reason}): {error}", is_refused=not link.is_greeted(receiver.index))
 
     # How an end handles a message: as `transport.link` does
 
@@ -298,6 +349,8 @@ class Network:
         end.hello = message
         self._open[host.index, peer] = link
         host.driver.connected(peer, message)
+        for index in link.edge:  # what the first of them wants to send has waited for the second
+            self._carry_content(link, link.life, index)
 
     def _answer(self, link: Link, donor: Endpoint, pull: Pull) -> None:
         answer: Iterable[AnswerItem] = donor.driver.answer(pull.frontier)

@@ -4,7 +4,6 @@ from typing import Any
 
 from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.protocol.gasloc.copies import LAST_PLACES, PLACES
-from seedflood.protocol.gasloc.transfer import CHUNK_BYTES_MIN, RATES, RUN_CHUNKS, WINDOW_BYTES_MAX
 from simulation import bounds
 from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
 
@@ -27,9 +26,9 @@ BOUNDS: dict[str, Bound] = {
     **SWARM_BOUNDS,
     "Account.entries": _rounds,
     "Backlog.records": origins,
+    "Carrier._asks": _transfers,
     "Carrier._receiving": _transfers,
     "Carrier._sending": _transfers,
-    "Carrier._windows": linked,
     "Choice._most": origins,
     "Choice._until": origins,
     "Conversation._furthest": lambda node: 2 * origins(node),
@@ -39,6 +38,7 @@ BOUNDS: dict[str, Bound] = {
     "Fetch._tried": origins,
     "Gasloc.shown": fixed(FIGURES_MAX),
     "Ledger._accounts": origins,
+    "Outputs.contents": linked,
     "Outputs.orders": at_once,
     "Pace._heard": origins,
     "Pace._throughput": origins,
@@ -47,9 +47,6 @@ BOUNDS: dict[str, Bound] = {
     "Serve._rest_until": origins,
     "Trust._until": origins,
     "Trust.failures": origins,
-    "Window._rates": fixed(RATES),
-    "Window._sent": fixed(WINDOW_BYTES_MAX // CHUNK_BYTES_MIN + 1),
-    "_Run._arrivals": fixed(RUN_CHUNKS),
 }
 """By the class of the part and the field. [] stands for each container inside a table."""
 

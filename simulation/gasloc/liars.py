@@ -18,7 +18,6 @@ from seedflood.protocol.gasloc.messages import (
     NEWEST,
     Accept,
     Chunk,
-    Credit,
     Decline,
     Kept,
     Kind,
@@ -32,7 +31,7 @@ from seedflood.protocol.gasloc.messages import (
     encode,
 )
 from seedflood.protocol.gasloc.stated import Result, stated
-from seedflood.protocol.gasloc.transfer import Content, key_of
+from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Message, Opaque
 from simulation.gasloc.host import DRIFT, GaslocHost
@@ -75,6 +74,8 @@ class Liar:
         self._inventions = {kind: INVENTIONS[kind] for kind in kinds if kind in INVENTIONS}
         self._send = host.send
         host.send = self._speak  # type: ignore[method-assign]
+        self._next_content = host.next_content
+        host.next_content = self._give  # type: ignore[method-assign]
 
     def begin(self) -> None:
         self.world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
@@ -89,6 +90,8 @@ class Liar:
         if self._is_over:
             return
         peers = list(self.host.node.neighbours) if self.host.is_up else []
+        for peer in peers:
+            self.host.carry(peer)  # behind what it has withheld
         if peers and self._inventions:
             kind = self.rng.choice(sorted(self._inventions))
             self._told[f"lie_{kind}"] += 1
@@ -112,6 +115,12 @@ class Liar:
                 self._told[f"lie_{kind}"] += changed != saying
                 saying = changed
         return None if saying is None else Opaque(encode(saying))
+
+    def _give(self, peer: OriginId) -> bytes | None:
+        """What it sends on the connection for contents. What is withheld stops those behind it for a while."""
+        frame = self._next_content(peer)
+        changed = self._change(Opaque(frame)) if frame is not None else None
+        return changed.data if changed is not None else None
 
     def tell(self, peer: OriginId, *sayings: Saying) -> None:
         self._send(peer, [Opaque(encode(saying)) for saying in sayings])
@@ -138,7 +147,7 @@ class Liar:
 
 def _withhold(liar: Liar, saying: Saying) -> Saying | None:
     """Withholds parameters, or messages that others wait for."""
-    return None if isinstance(saying, Chunk | Kept | Outcome | Credit) else saying
+    return None if isinstance(saying, Chunk | Kept | Outcome) else saying
 
 
 def _forge(liar: Liar, saying: Saying) -> Saying:
@@ -172,7 +181,11 @@ def _dribble(liar: Liar, saying: Saying) -> Saying | None:
         case Progress():
             return Progress(liar.rounds, True, True)
         case Chunk(key, offset, data):
-            return Chunk(key, offset, data[:1]) if liar.may_move() else None
+            may_move, gasloc = liar.may_move(), liar.host.node.gasloc
+            for (_, other), sending in gasloc.carrier._sending.items():
+                if other == key and sending.position == offset + len(data):
+                    sending.position = offset + may_move
+            return Chunk(key, offset, data[:1]) if may_move else None
     return saying
 
 
@@ -209,7 +222,6 @@ def _claim(liar: Liar) -> list[bytes]:
         Kept(round_, digest),
         Decline(Kind.ROUND, round_, liar.rng.choice(list(Reason)), round_),
         Accept(digest, liar.rng.randint(0, 1 << 20)),
-        Credit(digest[:8], liar.rng.randint(0, 1 << 20)),
     ]
     return [encode(saying) for saying in sayings]
 
@@ -247,7 +259,7 @@ def _nibble(liar: Liar) -> list[bytes]:
     node, held = liar.host.node, int(liar.host.clock.now / NIBBLE_SECONDS)
     node.gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
     for peer, digest in liar.copies.items():
-        liar.tell(peer, Accept(digest, held), Credit(key_of(digest), held + 1))
+        liar.tell(peer, Accept(digest, held))
     stated_results = [stated(word).result for word in node.membership.words()]
     return [encode(Want(liar.rng.choice([NEWEST, *(one.digest for one in stated_results if one is not None)])))]
 

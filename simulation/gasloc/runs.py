@@ -10,7 +10,7 @@ from rich.table import Table
 
 from seedflood.cluster.topology import make_topology
 from seedflood.errors import UsageError
-from seedflood.protocol.gasloc.rules import GaslocRules, Habits, Matching
+from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits, Matching
 from seedflood.protocol.swarm.rules import Patience
 from simulation import runs
 from simulation.climate import Climate, draw_climate
@@ -42,6 +42,7 @@ QUIET_SECONDS = 10.0
 MATCHINGS: tuple[Matching, ...] = get_args(Matching)
 LOCAL_STEPS = (1, 2, 4)
 GAMMAS = (0.0, 0.0, 0.0, 0.5)
+BOUNDS = Bounds(chunk_bytes=4096)
 PADDINGS = (0, 0, 20_000)
 """Contents are one chunk, or several."""
 CHECKPOINT_ROUNDS = (1, 1, 3)
@@ -187,7 +188,7 @@ def _make_world(
         fresh_rounds=ALWAYS if is_whole else draws.choice((0, 2)),
         stale_rounds=0 if is_whole else draws.choice(STALE_ROUNDS),
     )
-    habits = [Habits(None, draws.choice(CHECKPOINT_ROUNDS), patience=PATIENCE) for _ in range(plan.clients)]
+    habits = [Habits(None, draws.choice(CHECKPOINT_ROUNDS), BOUNDS, PATIENCE) for _ in range(plan.clients)]
     return GaslocWorld(
         rules,
         edges,

@@ -37,7 +37,7 @@ from seedflood.protocol.gasloc import orders
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.swarm.messages import Hello, Member, Members, Ping, Pong
+from seedflood.protocol.swarm.messages import Hello, Member, Members, Opaque, Ping, Pong
 from seedflood.transport import codec
 from seedflood.transport.answer import cut
 from seedflood.transport.codec import PullPart
@@ -247,6 +247,9 @@ def _watch_gasloc(patch, trace):
 
     patch.setattr(sys.modules[__name__], "STATED", [lambda member: (member.algorithm,)])
     patch.setattr(GaslocHost, "start", started)
+    tap(
+        Network, "_pass_on", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", Opaque(item))
+    )
     tap(Network, "_carry", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", item))
     tap(MemoryJournal, "keep", "kept", _kept)
     tap(ReplicaDisk, "keep_part", "kept", lambda disk, pair, part: (disk._owner.index, "part", pair, part))

@@ -44,6 +44,9 @@ class Host:
     def received(self, peer, message):
         self.told.append(message)
 
+    def next_content(self, peer):
+        return None
+
     def pulled(self, peer):
         self.told.append(("pulled", peer))
 

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -54,6 +55,8 @@ class Node:
         self.on_received: Callable[[OriginId, Message], None] = lambda peer, message: None
         self.on_welcome: Callable[[Hello], None] = lambda hello: None
         self.use: Callable[[Message], Use] = lambda message: Use(news=1)
+        self.contents: deque[bytes] = deque()
+        """What waits for any peer's second connection."""
         self.on_connected: Callable[[OriginId], None] = lambda peer: None
         self.port = 0
         self._changed = asyncio.Event()
@@ -121,6 +124,9 @@ class Node:
 
     def progressed(self, peer: OriginId) -> None:
         self.parts_heard += 1
+
+    def next_content(self, peer: OriginId) -> bytes | None:
+        return self.contents.popleft() if self.contents else None
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         return self.journal(frontier)

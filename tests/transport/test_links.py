@@ -153,7 +153,7 @@ async def test_a_link_that_is_dead_on_the_other_side_is_replaced_at_the_second_d
         await context.write(codec.encode(peer.hello())[0])
         await asyncio.Event().wait()
 
-    server = make_server(forget)
+    server = make_server(forget, forget)
     port = bind(server, "127.0.0.1:0", plain_text())
     await server.start()
     node = await make_node("node").start(f"127.0.0.1:{port}")

@@ -107,7 +107,7 @@ async def test_a_server_without_a_hello_is_given_up_and_dialled_again(make_node)
         await context.read()
         await context.read()
 
-    server = make_server(mute)
+    server = make_server(mute, mute)
     port = bind(server, "127.0.0.1:0", plain_text())
     await server.start()
     a = await make_node("a", hello_seconds=0.05).start(f"127.0.0.1:{port}")

@@ -199,6 +199,9 @@ class Daemon:
         self.hub.disconnected(peer, reason)
         self.drive(lambda: self._driver.disconnected(peer, reason))
 
+    def next_content(self, peer: OriginId) -> bytes | None:
+        return self._driver.next_content(peer)
+
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         return self._driver.answer(frontier)
 
@@ -306,7 +309,9 @@ class Daemon:
         listen, bytes_max = self.settings.node.listen, self.engine.frame_bytes_max
         links_max = min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX)
         kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
-        settings = LinkSettings(listen, links_max, bytes_max, kindred_runs=kindred, ended=ended)
+        settings = LinkSettings(
+            listen, links_max, bytes_max, has_contents=self.engine.has_contents, kindred_runs=kindred, ended=ended
+        )
         return Links(settings, self, credentials=self.credentials)
 
     def _counts(self, public_key: bytes | None) -> bool:

@@ -110,6 +110,10 @@ class Driver:
         """Something that the node wanted done is done (`Algorithm.answer`)."""
         self.do(lambda now: self.node.answer(answer, now))
 
+    def next_content(self, peer: OriginId) -> bytes | None:
+        """What goes next over the connection for contents to the peer; None if nothing waits."""
+        return None
+
     def pulled(self, peer: OriginId) -> None:
         """A pull from the peer has ended, complete or not."""
 

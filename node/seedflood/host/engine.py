@@ -46,13 +46,15 @@ class Shell:
 
 class Engine(ABC):
     """journal: open; the daemon closes it. report: figures of the run. node, driver: set by `assemble`. parameters:
-    (how many the model has, how many bytes they take in its type); None without a model."""
+    (how many the model has, how many bytes they take in its type); None without a model. has_contents: do large
+    contents travel, on connections of their own?"""
 
     journal: Journal
     node: Swarm[Any]
     driver: Driver
     report: Report
     parameters: tuple[int, int] | None = None
+    has_contents: bool = False
 
     @abstractmethod
     def assemble(self, shell: Shell, member: Member) -> None:

@@ -28,6 +28,9 @@ class Links(Protocol):
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None: ...
 
+    def carry(self, peer: OriginId) -> None:
+        """Something waits for the connection for contents (`Driver.next_content`)."""
+
     def drop(self, peer: OriginId, reason: str) -> None:
         """Ends the link with the peer. Nothing more comes from it; `Driver.disconnected` is called some time later."""
 

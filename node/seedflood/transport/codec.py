@@ -81,10 +81,6 @@ EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 BASE_DIGEST_BYTES_MAX = 64
 
-_ALGORITHM_TAG = pb.Frame(algorithm=b"x").SerializeToString()[:-2]
-_LENGTH_BYTES_MAX = 4
-"""Of a length below 2^28, as protobuf spells it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pull:
@@ -154,8 +150,6 @@ class FrameEncoder:
 
 def encode(message: LinkMessage) -> list[bytes]:
     """A message as serialized frames, each within the limits. Only long lists of bundles or statements take several."""
-    if isinstance(message, Opaque):
-        return [_opaque_frame(message.data)]
     return [frame.SerializeToString() for frame in _to_wire(message)]
 
 
@@ -163,9 +157,6 @@ def decode(data: bytes) -> LinkMessage | None:
     """The message of a frame; None if its kind is unknown. Raises PeerError."""
     if len(data) > FRAME_BYTES_MAX:
         raise PeerError(f"a frame of {len(data)} bytes, more than {FRAME_BYTES_MAX}", reason="oversize")
-    opaque = _opaque_in(data)
-    if opaque is not None:
-        return _checked_opaque(opaque)
     try:
         frame = pb.Frame.FromString(data)
     except DecodeError:
@@ -216,7 +207,8 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
         case EpochPart():
             return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
         case Opaque(data):
-            return [pb.Frame.FromString(_opaque_frame(data))]
+            assert 0 < len(data) <= OPAQUE_BYTES_MAX, f"a message of {len(data)} bytes of an algorithm"
+            return [pb.Frame(algorithm=data)]
         case ClosedEpoch():
             raise AssertionError("a closed epoch is told in parts: see answer.py")
         case Ping(sent_at):
@@ -280,31 +272,6 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
             return PullMore(frame.pull_more.id)
         case _:
             return None
-
-
-def _opaque_frame(data: bytes) -> bytes:
-    """What protobuf makes of it. Parameters of a model travel in such frames, as fast as the link is: protobuf takes
-    sixty times as long."""
-    assert 0 < len(data) <= OPAQUE_BYTES_MAX, f"a message of {len(data)} bytes of an algorithm"
-    length, left = bytearray(), len(data)
-    while left > 0x7F:
-        length.append(0x80 | left & 0x7F)
-        left >>= 7
-    length.append(left)
-    return b"".join((_ALGORITHM_TAG, length, data))
-
-
-def _opaque_in(frame: bytes) -> bytes | None:
-    """The message of an algorithm, if the frame has nothing else."""
-    if not frame.startswith(_ALGORITHM_TAG):
-        return None
-    length, begin = 0, len(_ALGORITHM_TAG)
-    for index, byte in enumerate(frame[begin : begin + _LENGTH_BYTES_MAX]):
-        length |= (byte & 0x7F) << 7 * index
-        if byte <= 0x7F:
-            begin += index + 1
-            return frame[begin:] if begin + length == len(frame) else None
-    return None
 
 
 def _checked_opaque(data: bytes) -> Opaque:

@@ -1,5 +1,9 @@
 """One link: a stream to a neighbour, its send queue, and the pulls that share it with live frames.
 
+If large contents travel (`LinkSettings.has_contents`), they have a second stream, on a connection of its own: what
+waits there is in nobody's way. TCP and the window of HTTP/2 alone say when it has room, and only then the owner is
+asked for the next frame, so nothing queues here. Both streams have one fate: if one ends, the link has ended.
+
 A pull travels on the link because both sides must be able to ask, and the side that was dialled may have no address for
 the other. The donor sends the next part of its answer only if no live frame waits and fewer than PULL_PARTS parts are
 in flight. The asker acknowledges each part once it is processed. HTTP/2's own flow control is not enough for this: it
@@ -10,9 +14,10 @@ frames pass on both sides.
 
 import asyncio
 import contextlib
+import hmac
 import time
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -21,7 +26,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import FrontierDigest, Standing, Updates, count_updates
-from seedflood.protocol.swarm.messages import Goodbye, Hello, Message
+from seedflood.protocol.swarm.messages import Goodbye, Hello, Message, Opaque
 from seedflood.transport.answer import EPOCH_BYTES_MAX, Assembly, cut
 from seedflood.transport.budget import Budgets, Use, costs_of
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
@@ -36,6 +41,9 @@ BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 CUT = "the connection broke, or a frame was larger than 4 MiB"
 """Of a stream that the other side has opened gRPC tells only that it has ended."""
+
+CONTENTS_BYTES_MAX = 1 << 20
+"""The most bytes that travel at once on the second stream."""
 
 PULL_PARTS = 8
 """The most parts in flight. In one round trip these are 2,048 bundles (180 KB), which take the asker a quarter of a
@@ -60,6 +68,8 @@ class Stream(Protocol):
     is_dialled: bool
     source: str
     """The address of the other side: the one that we dialled, or its host without a port."""
+    token: bytes
+    """A word of the dialler's. The second stream of a link has that of the first."""
     handshake: tuple[int, int, int]
     """Frames sent, bytes sent and bytes received in the handshake, before the link was counted."""
 
@@ -93,6 +103,7 @@ class Link:
         self.peer = peer
         self.hello = hello
         self.is_dialled = stream.is_dialled
+        self.source, self.token = stream.source, stream.token
         self.opened_at = time.time()
         self.has_outlived_dial = False
         self.ended = asyncio.Event()
@@ -112,6 +123,9 @@ class Link:
         self._budgets = budgets
         self.conduct = budgets.of(stream.source, peer, asyncio.get_running_loop().time())
         self._wake = asyncio.Event()
+        self._contents_wake = asyncio.Event()
+        self._has_contents = False
+        """Has it had its second stream?"""
         self._is_expelled = self._is_leaving = False
         self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._answer: Iterator[LinkMessage | None] | None = None
@@ -134,6 +148,15 @@ class Link:
         self._wake.set()
         if self._queue.is_stuck:
             self.close("the peer does not read")
+
+    def carry(self) -> None:
+        """Something waits for the second stream."""
+        self._contents_wake.set()
+
+    def may_carry(self, token: bytes) -> bool:
+        """Does a stream with this token belong to it, as its second one?"""
+        is_open = not (self.is_dialled or self._has_contents or self._closing.done())
+        return is_open and token != b"" and hmac.compare_digest(token, self.token)
 
     def pull(self, frontier: tuple[Held, ...]) -> bool:
         """Asks the peer for everything that the frontier lacks. False, and nothing is sent, if a pull is under way."""
@@ -170,8 +193,8 @@ class Link:
 
     async def run(self) -> None:
         """Reads and writes until the link ends. `error` is set if that was the peer's fault."""
-        reader = asyncio.create_task(self._read_frames())
-        writer = asyncio.create_task(self._write_frames())
+        reader = asyncio.create_task(self._reason_of(self._read_frames()))
+        writer = asyncio.create_task(self._reason_of(self._write_frames()))
         try:
             await asyncio.wait({reader, writer, self._closing}, return_when=asyncio.FIRST_COMPLETED)
             if writer.done() and self.is_dialled:
@@ -209,33 +232,87 @@ class Link:
             finally:
                 self._writer.cancel()
 
-    async def _read_frames(self) -> str:
+    async def serve_contents(self, stream: Stream) -> None:
+        """Reads and writes the second stream until it or the link ends; then both have."""
+        self._has_contents = True
+        reader = asyncio.create_task(self._reason_of(self._read_contents(stream)))
+        writer = asyncio.create_task(self._reason_of(self._write_contents(stream)))
         try:
-            while (frame := await self._stream.read()) is not None:
-                self._counters.frames_received += 1
-                self._counters.bytes_received += len(frame)
-                message = self._as_said(decode(frame))
-                if isinstance(message, PullPart | PullEnd):
-                    self._counters.pull_bytes_received += len(frame)
-                use = Use()
-                if isinstance(message, PullPart):
-                    use = await self._receive_part(message)
-                elif isinstance(message, Updates):
-                    use = await self._receive_updates(message)
-                elif message is not None:
-                    use = self._receive(message)
-                await self._charge(message, len(frame), use)
-                if isinstance(message, Goodbye):
-                    return f"goodbye: {message.reason}"
+            await asyncio.wait({reader, writer, self._closing}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            writer.cancel()  # gRPC has ended the stream already
+            raise
+        finally:
+            self.close("the connection for contents has ended")
+            self._contents_wake.set()
+            reader.cancel()
+            if stream.is_dialled:
+                writer.cancel()  # else as in `finish_writing`
+            try:
+                await asyncio.wait({reader, writer})
+            finally:
+                writer.cancel()
+
+    async def _reason_of(self, work: Coroutine[Any, Any, str]) -> str:
+        """Does it, and returns why it ended. If that was the peer's fault, or ours, that is noted."""
+        try:
+            return await work
         except PeerError as error:
             self.error = error
-            return f"refused ({error.reason}): {error}"
+            why = f"refused ({error.reason}): {error}"
         except BROKEN as error:
             return self._lose(_why(error))
         except Exception as error:
             self._owner.failed(error)
-            return f"internal error: {error}"
+            why = f"internal error: {error}"
+        self.close(why)
+        return why
+
+    async def _read_frames(self) -> str:
+        while (frame := await self._stream.read()) is not None:
+            self._count_received(frame)
+            message = self._as_said(decode(frame))
+            if isinstance(message, PullPart | PullEnd):
+                self._counters.pull_bytes_received += len(frame)
+            use = Use()
+            if isinstance(message, PullPart):
+                use = await self._receive_part(message)
+            elif isinstance(message, Updates):
+                use = await self._receive_updates(message)
+            elif message is not None:
+                use = self._receive(message)
+            await self._charge(message, len(frame), use)
+            if isinstance(message, Goodbye):
+                return f"goodbye: {message.reason}"
         return self._lose("closed by the peer" if self.is_dialled else CUT)
+
+    async def _read_contents(self, stream: Stream) -> str:
+        while (frame := await stream.read()) is not None:
+            self._count_received(frame)
+            if not 0 < len(frame) <= CONTENTS_BYTES_MAX:
+                raise PeerError(f"{len(frame)} bytes at once of a content", reason="limit")
+            message = Opaque(frame)
+            await self._charge(message, len(frame), self._receive(message))
+        return self._lose("the connection for contents was closed")
+
+    async def _write_contents(self, stream: Stream) -> str:
+        while not self._closing.done():
+            frame = self._owner.next_content(self.peer)
+            if frame is None:
+                self._contents_wake.clear()
+                await self._contents_wake.wait()
+            else:
+                self._count_sent(frame)
+                await stream.write(frame)
+        return "closed"
+
+    def _count_received(self, frame: bytes) -> None:
+        self._counters.frames_received += 1
+        self._counters.bytes_received += len(frame)
+
+    def _count_sent(self, frame: bytes) -> None:
+        self._counters.frames_sent += 1
+        self._counters.bytes_sent += len(frame)
 
     def _as_news(self, message: LinkMessage) -> LinkMessage:
         """A digest as it was told last on this link is told in two bytes: while a long step is measured, most are."""
@@ -331,29 +408,22 @@ class Link:
         return Use()
 
     async def _write_frames(self) -> str:
-        try:
-            while not self._closing.done():
-                message = self._queue.take() or self._next_answer()
-                if message is None and self._may_answer:
-                    await asyncio.sleep(0)  # the search of the journal has found nothing yet
-                    continue
-                if message is None:
-                    self._wake.clear()
-                    await self._wake.wait()
-                    continue
-                for frame in self._encode(self._as_news(message)):
-                    self._counters.frames_sent += 1
-                    self._counters.bytes_sent += len(frame)
-                    await self._stream.write(frame)
-                if isinstance(message, Goodbye):
-                    self._is_leaving = True
-                    await self._stream.finish()
-                    return f"goodbye: {message.reason}"
-        except BROKEN as error:
-            return self._lose(_why(error))
-        except Exception as error:
-            self._owner.failed(error)
-            return f"internal error: {error}"
+        while not self._closing.done():
+            message = self._queue.take() or self._next_answer()
+            if message is None and self._may_answer:
+                await asyncio.sleep(0)  # the search of the journal has found nothing yet
+                continue
+            if message is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            for frame in self._encode(self._as_news(message)):
+                self._count_sent(frame)
+                await self._stream.write(frame)
+            if isinstance(message, Goodbye):
+                self._is_leaving = True
+                await self._stream.finish()
+                return f"goodbye: {message.reason}"
         return "closed"
 
     def _answer_to(self, pull: Pull) -> Iterator[LinkMessage | None]:

@@ -33,7 +33,14 @@ from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
 from seedflood.transport.queue import SendQueue
-from seedflood.transport.server import CHANNEL_OPTIONS, AcceptedStream, DialledStream, bind, make_server
+from seedflood.transport.server import (
+    CHANNEL_OPTIONS,
+    CONTENTS_PATH,
+    AcceptedStream,
+    DialledStream,
+    bind,
+    make_server,
+)
 from seedflood.transport.texts import plain
 
 STOP_SECONDS = 2.0
@@ -93,7 +100,7 @@ class Links:
 
     async def start(self) -> int:
         """Starts to listen and returns the port. Raises BindError."""
-        server = make_server(self._accept)
+        server = make_server(self._accept, self._accept_contents)
         self.health.add_to(server)
         port = bind(server, self._settings.listen, self.credentials)
         await server.start()
@@ -123,6 +130,12 @@ class Links:
         if link is not None:
             for message in messages:
                 link.send(message)
+
+    def carry(self, peer: OriginId) -> None:
+        """Something waits for the connection for contents (`Owner.next_content`)."""
+        link = self._links.get(peer)
+        if link is not None:
+            link.carry()
 
     def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> bool:
         """Asks the peer for everything that the frontier lacks. The owner gets it by `received`; then `pulled` is
@@ -279,8 +292,32 @@ class Links:
                 if error.reason == "busy":
                     raise
                 return False, hello.member.origin
-            await self._serve(link)
+            contents = asyncio.create_task(self._dial_contents(link))
+            try:
+                await self._serve(link)
+            finally:
+                contents.cancel()
+                await asyncio.wait({contents})
             return True, link.peer
+        finally:
+            try:
+                await stream.close()
+            finally:
+                await way.channel.close()
+
+    async def _dial_contents(self, link: Link) -> None:
+        """Opens the connection for the contents of a link, and serves it until either ends. Then both have."""
+        if not self._settings.has_contents:
+            return
+        way = self.credentials.open(link.source, CHANNEL_OPTIONS)
+        stream = DialledStream(way.channel, link.source, CONTENTS_PATH, link.token)
+        try:
+            async with asyncio.timeout(self._settings.hello_seconds):
+                await self._prove(stream, way)
+            check_key(link.hello, stream.proven)
+            await link.serve_contents(stream)
+        except (*BROKEN, TimeoutError, PeerError) as error:
+            link.close(f"no connection for contents: {error!r}")
         finally:
             try:
                 await stream.close()
@@ -345,6 +382,22 @@ class Links:
             await self._door.refuse(error, context, is_expected=is_expected)
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone before the hello was read or the refusal told
+
+    async def _accept_contents(self, _: Any, context: grpc.aio.ServicerContext) -> None:
+        """The second connection of a link. Who knows its token has dialled the link."""
+        stream = AcceptedStream(context)
+        try:
+            async with self._door.enter(context):
+                await self.credentials.introduce(context)
+            link = next((one for one in self._links.values() if one.may_carry(stream.token)), None)
+            if link is None or not self._settings.has_contents:
+                raise PeerError("contents without a link", reason="order")
+            check_key(link.hello, self.credentials.caller(context))
+            await link.serve_contents(stream)
+        except PeerError as error:
+            await self._door.refuse(error, context)
+        except (grpc.aio.UsageError, grpc.aio.InternalError):
+            pass  # they were gone
 
     async def _introduce(self, ours: Hello, stream: AcceptedStream, context: grpc.aio.ServicerContext) -> None:
         """Sends our hello before a refusal. The peer need not read it, so the stream takes a half-open place."""

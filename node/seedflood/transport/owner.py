@@ -41,6 +41,9 @@ class Owner(Protocol):
     def progressed(self, peer: OriginId) -> None:
         """A part of an item came; more parts of that item are still missing."""
 
+    def next_content(self, peer: OriginId) -> bytes | None:
+        """The next frame for the connection for contents; asked while that has room. None: nothing until `carry`."""
+
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         """Everything that the frontier lacks, read while it is sent. The asker gets it item by item in `received`."""
 
@@ -51,6 +54,7 @@ class Owner(Protocol):
 class LinkSettings:
     """listen: host:port. links_max: with this many links we refuse peers that dial us. Peers that we dial are linked as
     long as our statement has room to name them. epoch_bytes_max: the most bytes of a neighbour's sum, compressed.
+    has_contents: each link has a second connection, for contents.
     kindred_runs: the other runs of the same course, as refusals show them. A host in one of them will soon fit, and is
     dialled as often as a host that is down. kindred_seconds_max: the longest pause between these dials. ended: our last
     hello in each run of the course that all have ended, by run; who is still in one learns so from it."""
@@ -58,6 +62,7 @@ class LinkSettings:
     listen: str
     links_max: int = NEIGHBOURS_MAX
     epoch_bytes_max: int = EPOCH_BYTES_MAX
+    has_contents: bool = False
     hello_seconds: float = 10.0
     redial_seconds_min: float = 0.25
     redial_seconds_max: float = 30.0

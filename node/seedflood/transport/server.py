@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,7 +17,12 @@ from seedflood.transport.credentials import Credentials
 from seedflood.transport.crowd import host_of
 
 SERVICE = "seedflood.wire.Flood"
-LINK_PATH = f"/{SERVICE}/Link"
+LINK_PATH, CONTENTS_PATH = f"/{SERVICE}/Link", f"/{SERVICE}/Contents"
+
+TOKEN_KEY = "seedflood-contents-bin"
+"""Metadata of both streams of a link: a random word by which the second one is known."""
+
+TOKEN_BYTES = 16
 
 RPCS_MAX = 2048
 """The most concurrent streams of all peers. Links, and streams without a hello, have limits of their own. These
@@ -34,10 +40,9 @@ KEEPALIVE_TIMEOUT_MILLISECONDS = 10_000
 
 WINDOW_BYTES = 8 << 20
 """HTTP/2's flow control window: the most bytes of a connection that wait here unread. It is set here because gRPC's own
-estimate (bdp_probe) costs pings, 3 % of the bytes of a live link. It is larger than what an answer to a pull (512 KiB)
-and a transfer of parameters (`protocol/gasloc/transfer`, 6 MiB) have in flight at most, so that frames wait in queues
-that these know of. What a stranger sends is bounded by the frame that its hello may be (`FRAME_BYTES_MAX`), and
-half-open streams have few places (`door`)."""
+estimate (bdp_probe) costs pings, 3 % of the bytes of a live link. It fills 100 Mbit/s for 0.6 s there and back, so that
+TCP alone decides how fast contents are. A link has less in flight: an answer to a pull 512 KiB. What a stranger sends
+is bounded by the frame that its hello may be (`FRAME_BYTES_MAX`), and half-open streams have few places (`door`)."""
 
 _TUNING = [
     ("grpc.keepalive_time_ms", KEEPALIVE_MILLISECONDS),
@@ -65,16 +70,20 @@ SERVER_OPTIONS: list[tuple[str, Any]] = [
 ]
 
 
+Accept = Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]]
+
+
 class DialledStream:
     """The side of a link that opened it."""
 
     is_dialled = True
 
-    def __init__(self, channel: grpc.aio.Channel, address: str) -> None:
+    def __init__(self, channel: grpc.aio.Channel, address: str, path: str = LINK_PATH, token: bytes = b"") -> None:
         self.source = address
+        self.token = token or secrets.token_bytes(TOKEN_BYTES)
         self.proven: bytes | None = None
         """The key that the other side has proven to have."""
-        self._call = channel.stream_stream(LINK_PATH)()
+        self._call = channel.stream_stream(path)(metadata=((TOKEN_KEY, self.token),))
         self.handshake = (0, 0, 0)
 
     async def connect(self) -> None:
@@ -117,6 +126,7 @@ class AcceptedStream:
     def __init__(self, context: grpc.aio.ServicerContext) -> None:
         self._context = context
         self.source = host_of(context.peer())
+        self.token = next((bytes(value) for key, value in context.invocation_metadata() or () if key == TOKEN_KEY), b"")
         self.handshake = (0, 0, 0)
 
     async def read(self) -> bytes | None:
@@ -130,10 +140,11 @@ class AcceptedStream:
         """The stream ends when the rpc returns."""
 
 
-def make_server(accept: Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]]) -> grpc.aio.Server:
-    """A server whose Flood.Link streams are served by `accept`, as raw bytes."""
+def make_server(accept: Accept, accept_contents: Accept) -> grpc.aio.Server:
+    """A server whose streams Flood.Link and Flood.Contents are served by these two, as raw bytes."""
     server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
-    handlers = {"Link": grpc.stream_stream_rpc_method_handler(accept)}
+    served = {"Link": accept, "Contents": accept_contents}
+    handlers = {name: grpc.stream_stream_rpc_method_handler(one) for name, one in served.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     return server
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import count
 
 from seedflood.errors import PeerError
+from seedflood.protocol.gasloc.messages import Accept, Chunk, decode
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import (
     Adopted,
@@ -312,6 +313,8 @@ class Host:
             return
         for peer, message in out.send:
             self.world.carry(self, peer, message)
+        for peer in sorted(out.contents):
+            self.world.carry_contents(self, peer)
         if doom == 2:
             self.kill()
             return
@@ -339,18 +342,20 @@ class Host:
 
 @dataclass
 class Link:
-    """Both directions of a link: streams in order. rate: bytes per second."""
+    """Both directions of a link: streams in order. rate: bytes per second. carrying: who has a frame of a content under
+    way; it is passed on one at a time, like a connection that has room for one."""
 
     ends: tuple
     delay: float
     rate: float
     free_at: dict = field(default_factory=dict)
+    carrying: set = field(default_factory=set)
     is_up: bool = True
 
 
 class World:
     def __init__(self, *, seed=0, bounds=None, patience=PATIENCE, **rules):
-        self.rules, self.bounds, self.patience = make_rules(**rules), bounds or Bounds(), patience
+        self.rules, self.bounds, self.patience = make_rules(**rules), bounds or Bounds(chunk_bytes=1 << 14), patience
         self.rng = random.Random(seed)
         self.now, self._events, self._order = 0.0, [], count()
         self.hosts, self.links, self.plans = [], {}, set()
@@ -437,6 +442,37 @@ class World:
         link.free_at[sender] = free_at
         self.at(free_at + link.delay, lambda: self.deliver(link, receiver, sender, message))
 
+    def carry_contents(self, sender, peer):
+        """Passes on the next frame of a content, and then the others."""
+        receiver = self.by_origin(peer)
+        link = self.links.get(frozenset((sender, receiver)))
+        if link is None or sender in link.carrying or peer not in sender.node.neighbours:
+            return
+        frame = sender.gasloc.carrier.next_frame(peer)
+        if frame is None:
+            return
+        link.carrying.add(sender)
+        message = Opaque(frame)
+        is_withheld = self.drop(sender, receiver, message)
+        message = self.change(sender, receiver, message)
+
+        def arrive():
+            if not is_withheld:
+                self.deliver(link, receiver, sender, message)
+            link.carrying.discard(sender)
+            if link.is_up and sender.is_up:
+                self.carry_contents(sender, peer)
+
+        if is_withheld:
+            self.withhold(sender, peer, decode(frame))
+        self.at(self.now + (1.0 if is_withheld else len(message.data) / link.rate + link.delay), arrive)
+
+    def withhold(self, sender, peer, saying):
+        """It will be the next one again."""
+        sending = sender.gasloc.carrier._sending.get((peer, saying.key)) if isinstance(saying, Chunk) else None
+        if sending is not None:
+            sending.position = saying.offset
+
     def deliver(self, link, receiver, sender, message):
         if not link.is_up or not receiver.is_up:
             return
@@ -476,7 +512,9 @@ def unleash(world, rng):
     until, lose, dying = rng.uniform(5, 60), rng.choice([0, 0, 0.05, 0.2]), rng.choice([0, 0.001, 0.01, 0.03])
 
     def drop(sender, receiver, message):
-        return world.now < until and isinstance(message, Opaque) and world.rng.random() < lose
+        if world.now >= until or not isinstance(message, Opaque):
+            return False
+        return not isinstance(decode(message.data), Accept | Chunk) and world.rng.random() < lose
 
     def doom(host):
         if world.now >= until or world.rng.random() >= dying:

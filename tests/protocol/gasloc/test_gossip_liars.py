@@ -11,7 +11,6 @@ from seedflood.protocol.gasloc.messages import (
     NEWEST,
     Accept,
     Chunk,
-    Credit,
     Decline,
     Kept,
     Kind,
@@ -110,7 +109,6 @@ def test_offers_for_rounds_that_are_over_are_declined_with_a_word():
     "saying",
     [
         Chunk(DIGEST[:8], 0, bytes(1000)),
-        Credit(DIGEST[:8], 10**9),
         Accept(DIGEST, 0),
         Outcome(1, True),
         Outcome(50, True),
@@ -319,7 +317,6 @@ def test_keeping_is_ordered_only_for_what_was_accepted_and_is_whole():
     world.drop = lambda sender, receiver, message: sender is liar
     world.run(30, until=lambda: honest.gasloc.exchange.is_open and honest.gasloc.round == 2)
     half = hear(world, honest, liar, Chunk(content.digest[:8], 0, bytes(2500)))
-    assert replies(half) == [Credit(content.digest[:8], 2500)]
-    assert half.orders == []
+    assert half.orders == replies(half) == []
     whole = hear(world, honest, liar, Chunk(content.digest[:8], 2500, bytes(2500)))
     assert [type(order) for order in whole.orders] == [Keep]

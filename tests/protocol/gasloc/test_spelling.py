@@ -8,7 +8,6 @@ from seedflood.protocol.gasloc.messages import (
     SIZE_MAX,
     Accept,
     Chunk,
-    Credit,
     Decline,
     Kept,
     Kind,
@@ -21,7 +20,7 @@ from seedflood.protocol.gasloc.messages import (
     encode,
 )
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX
+from seedflood.transport.link import CONTENTS_BYTES_MAX
 
 ROUNDS = st.integers(0, STEP_MAX)
 DIGESTS = st.binary(min_size=32, max_size=32)
@@ -38,7 +37,6 @@ SAYINGS = st.one_of(
     st.builds(Decline, st.sampled_from(Kind), ROUNDS, st.sampled_from(Reason), ROUNDS),
     st.builds(Want, DIGESTS),
     st.builds(Chunk, KEYS, PLACES, st.binary(min_size=1, max_size=200)),
-    st.builds(Credit, KEYS, PLACES),
     st.builds(Kept, ROUNDS, DIGESTS),
     st.builds(Outcome, ROUNDS, st.booleans()),
 )
@@ -78,7 +76,7 @@ def test_a_chunk_with_a_wrong_bit_is_refused(data, place, bit):
 
 def test_the_largest_chunk_fits_into_a_message():
     spelled = encode(Chunk(bytes(8), STEP_MAX, bytes(CHUNK_BYTES_MAX)))
-    assert len(spelled) <= OPAQUE_BYTES_MAX
+    assert len(spelled) <= CONTENTS_BYTES_MAX
     assert len(decode(spelled).data) == CHUNK_BYTES_MAX
     with pytest.raises(PeerError):
         decode(encode(Chunk(bytes(8), 0, bytes(CHUNK_BYTES_MAX + 1))))

@@ -11,6 +11,7 @@ from seedflood.host import seams
 from seedflood.host.driver import Driver
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import Order
+from seedflood.protocol.origin import OriginId
 
 
 class GaslocDriver(Driver):
@@ -33,7 +34,12 @@ class GaslocDriver(Driver):
         self._waiting: list[Order] = []
         """Orders that wait for space on the disk."""
 
+    def next_content(self, peer: OriginId) -> bytes | None:
+        return None if self.is_halted else self.node.gasloc.carrier.next_frame(peer)
+
     def _perform(self, out: Any, kept: Any) -> None:
+        for peer in sorted(out.contents):
+            self._links.carry(peer)
         self._waiting += out.orders
         if not self._backlog.is_stuck:
             self._give()

@@ -75,6 +75,7 @@ class GaslocEngine(Engine):
 
     node: GaslocNode
     driver: GaslocDriver
+    has_contents = True
 
     def __init__(
         self, settings: Settings, trainer: Trainer, journal: Journal, places: Places, compute: ComputeThread

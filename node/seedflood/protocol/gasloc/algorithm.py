@@ -85,7 +85,7 @@ class Gasloc:
         self.life = Lifecycle()
         self.ledger = Ledger(outbox)
         self.pace = Pace(bounds, presence.delays)
-        self.carrier = Carrier(presence.neighbours, sinks, outbox)
+        self.carrier = Carrier(presence.neighbours, sinks, outbox, bounds.chunk_bytes)
         self.trust = Trust(presence, outbox)
         self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
         self.choice = Choice(rules, bounds, presence, self.pace)
@@ -351,7 +351,7 @@ class Gasloc:
             times += [self.since + self._patience.linger_seconds, self._alone_at, self._end_at]
             times.append(self.choice.wake_at(now))
         later = (one for one in times if one > now)
-        return min(self.carrier.wake_at(), *later, float("inf"))  # chunks may be due by the time that this is asked
+        return min(self.carrier.wake_at(), *later, float("inf"))
 
     def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
         return ()

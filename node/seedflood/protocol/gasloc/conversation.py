@@ -9,7 +9,6 @@ from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.messages import (
     Accept,
     Chunk,
-    Credit,
     Decline,
     Kept,
     Kind,
@@ -72,8 +71,10 @@ class Conversation:
         match decode(message.data):
             case Progress() as progress:
                 self._hear_progress(peer, progress)
-            case Chunk() | Credit() | Accept() as saying:
-                self._hear_transfer(peer, saying, now)
+            case Chunk() as chunk:
+                self._hear_chunk(peer, chunk, now)
+            case Accept() as accept:
+                self._carrier.accepted(peer, accept)
             case Want() | Offer(kind=Kind.COPY) | Decline(kind=Kind.COPY) as saying:
                 self._hear_copy(peer, saying, now)
             case saying:
@@ -95,17 +96,11 @@ class Conversation:
         """The neighbours that can give a checkpoint, by what they say, each with its round."""
         return {peer: one.round for peer, one in self.progress.items() if one.can_serve}
 
-    def _hear_transfer(self, peer: OriginId, saying: Chunk | Credit | Accept, now: float) -> None:
-        match saying:
-            case Chunk() as chunk:
-                receiving = self._carrier.take(peer, chunk, now)
-                if receiving is not None:
-                    self._exchange.arrived(peer, receiving, now)
-                    self._fetch.arrived(peer, receiving)
-            case Credit() as credit:
-                self._carrier.credited(peer, credit, now)
-            case Accept() as accept:
-                self._carrier.accepted(peer, accept, now)
+    def _hear_chunk(self, peer: OriginId, chunk: Chunk, now: float) -> None:
+        receiving = self._carrier.take(peer, chunk, now)
+        if receiving is not None:
+            self._exchange.arrived(peer, receiving, now)
+            self._fetch.arrived(peer, receiving)
 
     def _hear_copy(self, peer: OriginId, saying: Want | Offer | Decline, now: float) -> None:
         match saying:

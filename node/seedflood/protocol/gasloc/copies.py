@@ -127,7 +127,7 @@ class Fetch:
             if self._changes > CHANGES_MAX:
                 self._next()
                 return
-            self._carrier.forget(peer, self._receiving.digest)
+            self._carrier.stop(peer, self._receiving.digest)
             self._watch.held = 0  # and it has no more time than before
         try:
             self._receiving = self._carrier.accept(peer, offer.digest, offer.size, now)
@@ -148,7 +148,6 @@ class Fetch:
     def arrived(self, peer: OriginId, receiving: Receiving) -> None:
         """All bytes of a content are here. If it is the copy, orders to adopt it."""
         if receiving is self._receiving:
-            self._carrier.forget(peer, receiving.digest)
             self.is_adopting, self._giver, self.donor, self._receiving = True, peer, None, None
             self._tried.add(peer)  # if it is not what was offered, the next one is asked
             if self.wanted == NEWEST:
@@ -222,7 +221,7 @@ class Fetch:
 
     def _drop(self) -> None:
         if self.donor is not None and self._receiving is not None:
-            self._carrier.forget(self.donor, self._receiving.digest)
+            self._carrier.stop(self.donor, self._receiving.digest)
         self.donor, self._receiving, self._changes = None, None, 0
 
 

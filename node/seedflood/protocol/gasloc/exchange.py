@@ -204,7 +204,6 @@ class Exchange:
 
     def arrived(self, peer: OriginId, receiving: Receiving, now: float) -> None:
         """All bytes of a content are here."""
-        self._carrier.forget(peer, receiving.digest)
         pairing = self._pairings.get(peer)
         if pairing is None or pairing.theirs is None or pairing.theirs.digest != receiving.digest:
             return
@@ -349,7 +348,7 @@ class Exchange:
         pairing.reason = reason
         self.skipped += 1
         if pairing.theirs is not None:
-            self._carrier.forget(pairing.partner, pairing.theirs.digest)
+            self._carrier.stop(pairing.partner, pairing.theirs.digest)
         self._carrier.withdraw(pairing.partner, pairing.ours.digest)
         name = self._presence.membership.name(pairing.partner)
         self._outbox.tell("exchange skipped", partner=name, round=pairing.ours.round, reason=reason)

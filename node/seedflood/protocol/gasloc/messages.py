@@ -13,11 +13,8 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from seedflood.errors import PeerError
-from seedflood.protocol.gasloc.rules import ENCODING_BYTES_MAX
+from seedflood.protocol.gasloc.rules import CHUNK_BYTES_MAX, ENCODING_BYTES_MAX
 from seedflood.protocol.origin import STEP_MAX
-
-CHUNK_BYTES_MAX = 960 << 10
-"""The most bytes of data in a chunk; with its head it fits into an `Opaque`. Smaller ones cost more for each byte."""
 
 DIGEST_BYTES, KEY_BYTES = 32, 8
 NEWEST = bytes(DIGEST_BYTES)
@@ -78,7 +75,8 @@ class Offer:
 
 
 class Accept(NamedTuple):
-    """Asks for an offered content from byte `start` on; everything before is held."""
+    """Asks for an offered content from byte `start` on; everything before is held. From its end on: nothing more of it
+    is wanted."""
 
     digest: bytes
     start: int
@@ -107,13 +105,6 @@ class Chunk(NamedTuple):
     data: bytes | memoryview
 
 
-class Credit(NamedTuple):
-    """Acknowledges that everything before byte `held` has arrived."""
-
-    key: bytes
-    held: int
-
-
 class Kept(NamedTuple):
     """The sender has everything that you offered for the round on its disk, and waits for your decision. digest: of
     your offer."""
@@ -129,9 +120,9 @@ class Outcome(NamedTuple):
     is_mixed: bool
 
 
-Saying = Progress | Offer | Accept | Decline | Want | Chunk | Credit | Kept | Outcome
+Saying = Progress | Offer | Accept | Decline | Want | Chunk | Kept | Outcome
 
-_PROGRESS, _OFFER, _ACCEPT, _DECLINE, _WANT, _CHUNK, _CREDIT, _KEPT, _OUTCOME = range(1, 10)
+_PROGRESS, _OFFER, _ACCEPT, _DECLINE, _WANT, _CHUNK, _KEPT, _OUTCOME = range(1, 9)
 
 _PROGRESS_FORM = struct.Struct(">BQB")
 _OFFER_FORM = struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")
@@ -139,7 +130,6 @@ _ACCEPT_FORM = struct.Struct(f">B{DIGEST_BYTES}sQ")
 _DECLINE_FORM = struct.Struct(">BBQBQ")
 _WANT_FORM = struct.Struct(f">B{DIGEST_BYTES}s")
 _CHUNK_HEAD = struct.Struct(f">B{KEY_BYTES}sQI")
-_CREDIT_FORM = struct.Struct(f">B{KEY_BYTES}sQ")
 _KEPT_FORM = struct.Struct(f">BQ{DIGEST_BYTES}s")
 _OUTCOME_FORM = struct.Struct(">BQB")
 
@@ -148,8 +138,6 @@ def encode(saying: Saying) -> bytes:
     match saying:
         case Chunk(key, offset, data):
             return b"".join((_CHUNK_HEAD.pack(_CHUNK, key, offset, checksum(key, offset, data)), data))
-        case Credit(key, held):
-            return _CREDIT_FORM.pack(_CREDIT, key, held)
         case Progress(round_, is_active, can_serve):
             return _PROGRESS_FORM.pack(_PROGRESS, round_, is_active | can_serve << 1)
         case Offer(kind, round_, digest, size, degree, encoding):
@@ -232,11 +220,6 @@ def _decode_want(data: bytes) -> Want:
     return Want(digest)
 
 
-def _decode_credit(data: bytes) -> Credit:
-    _, key, held = _CREDIT_FORM.unpack(data)
-    return Credit(key, held)
-
-
 def _decode_kept(data: bytes) -> Kept:
     _, round_, digest = _KEPT_FORM.unpack(data)
     return Kept(_check_round(round_), digest)
@@ -253,7 +236,6 @@ _READERS: dict[int, Callable[[bytes], Saying]] = {
     _ACCEPT: _decode_accept,
     _DECLINE: _decode_decline,
     _WANT: _decode_want,
-    _CREDIT: _decode_credit,
     _KEPT: _decode_kept,
     _OUTCOME: _decode_outcome,
 }

@@ -2,6 +2,7 @@
 
 from seedflood.protocol.gasloc.orders import Order
 from seedflood.protocol.gasloc.outputs import Outputs
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm import outbox as swarm
 from seedflood.protocol.swarm.outputs import Record
 
@@ -13,6 +14,10 @@ class Outbox(swarm.Outbox[Outputs]):
     def order(self, order: Order) -> None:
         """For the compute side."""
         self.outputs.orders.append(order)
+
+    def carry(self, peer: OriginId) -> None:
+        """Something waits for the connection for contents."""
+        self.outputs.contents.add(peer)
 
     def keep_record(self, record: Record) -> None:
         """Keeps a record, which is durable before anything is sent. A later record replaces one with the same key."""

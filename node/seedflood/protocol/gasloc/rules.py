@@ -11,6 +11,10 @@ Matching = Literal["one", "two", "full"]
 
 ENCODING_BYTES_MAX = 16
 
+CHUNK_BYTES_MAX = 256 << 10
+"""The most bytes of a content in one piece. Smaller ones cost more for each byte; of larger ones more is lost by a
+break."""
+
 SLOTS: dict[Matching, int | None] = {"one": 1, "two": 2, "full": None}
 
 CLOSING_ROUNDS_MAX = 64
@@ -86,7 +90,8 @@ class Bounds:
     steps. A host that is slower than that is left out. transfer_factor: a transfer may take this many times the time
     that follows from the link's throughput. floor_seconds: how long a busy host may take to answer. relink_seconds: how
     long to wait for a broken link. slow_share: a link that carries the parameters within this share of our local steps
-    exchanges in every round, slower links less often; infinite: every link in every round.
+    exchanges in every round, slower links less often; infinite: every link in every round. chunk_bytes: of a content
+    that travel in one piece.
     """
 
     wait_factor: float = 1.0
@@ -97,6 +102,7 @@ class Bounds:
     keep_bytes_per_second: float = 50e6
     slow_share: float = 1.0
     seconds_max: float = 900.0
+    chunk_bytes: int = CHUNK_BYTES_MAX
 
     def wait_seconds(self, local_seconds: float, hop_seconds: float) -> float:
         """How long to wait for a partner to reach the round; both have begun the last one at about the same time."""

@@ -17,7 +17,7 @@ NEIGHBOURS_MAX = 1024
 ALGORITHM_BYTES_MAX = 1024
 """The most bytes of `Member.algorithm`: a statement floods to everyone."""
 
-OPAQUE_BYTES_MAX = 1 << 20
+OPAQUE_BYTES_MAX = 256 << 10
 """The most bytes of an `Opaque` message: live frames wait while it is sent."""
 
 INCARNATION_MAX = 1 << 62
