@@ -244,7 +244,7 @@ def test_a_host_that_comes_back_after_the_end_needs_nobody_to_find_what_all_ende
     assert world.now - came_back_at < 5.0
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("seed", range(13))
 def test_whatever_breaks_and_whoever_dies_all_end_with_one_replica(seed):
     world = make_world(5, ["ring", "complete"][seed % 2], seed=seed, how=[{"padding": 20_000}])
     unleash(world, world.rng)

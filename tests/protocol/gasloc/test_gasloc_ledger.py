@@ -151,6 +151,14 @@ def test_parameters_of_another_replica_lack_nothing(journal):
     assert ledger.doubts() == []
 
 
+def test_a_checkpoint_from_before_the_end_still_has_its_parts_after_it(journal):
+    ledger = journal.ledger
+    ledger.decide(A, 1, 1, DIGEST)
+    before = ledger.take_serial()
+    ledger.replaced()
+    assert journal.reopen().restored(before) == []
+
+
 def test_records_of_others_are_left_alone():
     journal = Journal()
     journal.records = {b"something else": b"?"}

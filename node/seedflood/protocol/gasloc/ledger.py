@@ -149,7 +149,6 @@ class Ledger:
         for origin, one in doubts:
             self._accounts[origin].entries.remove(one)
             self._write(origin)
-        self._count_into_next(list(self.entries()))
         return [(origin, one.round) for origin, one in doubts]
 
     def take_serial(self) -> int:
