@@ -56,7 +56,8 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
         return _prompted(data, splits, said.get("template") or f"{{{text}}}\nLabel:", label, said)
     if "text" in columns and not is_prompted and label is None:
         return {"task": "lm"}
-    *questions, answer = texts if len(texts) > 1 else ("QUESTION", *(texts or ["ANSWER"]))
+    named = texts if len(texts) > 1 else strings
+    *questions, answer = named if len(named) > 1 else ("QUESTION", *(named or ["ANSWER"]))
     question = "\\n".join(f"{{{name}}}" for name in questions)
     head = "" if all(name.isidentifier() for name in columns) else " (the first line of a CSV file must name them)"
     raise ConfigError(
