@@ -126,3 +126,18 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(cluster, tmp_path, name):
     plan = cluster.plan
     with pytest.raises(ConfigError, match=r"cannot be used as --folder: .*; name another one"):
         local.run_cluster(plan, tmp_path / name)
+
+
+@pytest.mark.parametrize("event", ["started", "ready"])
+def test_a_temporary_folder_is_kept_once_a_node_trains(cluster, tmp_path, monkeypatch, event):
+    async def run(self):
+        self._learn(self.hosts[1], {"event": event})
+        raise ConfigError("out holds something else.")
+
+    monkeypatch.setattr(local._Cluster, "run", run)
+    monkeypatch.setattr(local.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ConfigError, match="out holds something else") as told:
+        local.run_cluster(cluster.plan)
+    kept = [str(home) for home in tmp_path.glob("seedflood-*")]
+    assert len(kept) == (event == "ready")
+    assert all(home in str(told.value) for home in kept)

@@ -78,6 +78,7 @@ class _Host:
     steps_of_runs: tuple[int, ...]
     run: int = 0
     phase: str = "importing PyTorch"
+    has_trained: bool = False
     step: int = 0
     loss: float | None = None
     peers: int = 0
@@ -118,12 +119,17 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     as `earlier` those of the runs before it.
 
     folder: it is kept, with peers.toml, log and state of every node. None: a temporary one, kept only if a node fails,
-    and not because of its settings. Raises SeedfloodError with the exit code of the first node that failed.
+    and not because of its settings before it trains. Raises SeedfloodError with the exit code of the first node that
+    failed.
     """
     home = _make_home(folder)
+    hosts: list[_Host] = []
     try:
-        result = asyncio.run(_Cluster(plan, _write_settings(plan, home)).run())
+        hosts = _write_settings(plan, home)
+        result = asyncio.run(_Cluster(plan, hosts).run())
     except ConfigError as error:
+        if any(host.has_trained for host in hosts):
+            raise type(error)(f"{error} What the nodes have learned is kept in {home}.") from None
         if folder is not None:
             raise
         shutil.rmtree(home, ignore_errors=True)  # its logs say no more than the sentence
@@ -363,7 +369,7 @@ class _Cluster:
             case "started":
                 host.phase = "evaluating"
             case "ready":
-                host.phase = "training"
+                host.phase, host.has_trained = "training", True
             case "progress":
                 host.progressed(facts)
             case "evaluated":
