@@ -325,6 +325,16 @@ def test_a_step_of_ours_that_nobody_has_is_measured_again_where_all_wait_for_it(
     assert (bundle.step, bundle.skipped) == (first, 0)
 
 
+def test_of_steps_from_before_it_took_part_none_is_measured_again():
+    rules = {"clients": 2, "steps": 100, "delay": 2}
+    node = started(kept={"is_key_fresh": False}, **rules)
+    past = A.member(incarnation=1, version=9, neighbours=[B], first_step=50, said_before=52)
+    node.connected(B.id, B.hello([A.held(0, (51, 51)), B.held(52)], [past]), 0.0)
+    answer_pull(node, B, Updates((A.bundle(51), *(B.bundle(step) for step in range(52)))))
+    out = tick(node, 2 * PATIENCE.start_seconds + SETTLE_SECONDS + PATIENCE.redial_seconds)
+    assert measure_of(out) == Measure(50, 1)
+
+
 def test_strict_never_skips():
     node = linked(B)
     hear(node, B, B.updates(*range(8)))

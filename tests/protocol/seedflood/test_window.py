@@ -3,12 +3,13 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from origins import A, B, C
+from origins import A, B, C, D, E
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.window import Window, is_heard
 from seedflood.protocol.swarm.delays import BOUND_SECONDS_MAX, HOP_SECONDS_MIN, bound_seconds
+from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX
 from seedflood.protocol.swarm.membership import Membership
 
@@ -157,3 +158,35 @@ def test_a_step_lacks_exactly_if_the_origin_is_not_heard(rule, held, joined, fir
     start = min(joined, window.last)
     assert (lacking is None) == is_heard(frontier, B.id, start, window.last, rule)
     assert lacking is None or (start <= lacking <= window.last and not frontier.holds(B.id, lacking))
+
+
+def closed(spoken, removed, listed, *, came=()):
+    """What is known of a closed run: who has spoken, who was removed, of them who came before, how many are listed."""
+    membership = Membership(one.member() for one in (*spoken, *came))
+    silenced = {one.id: stand_in(one.public_key, one.name) for one in removed}
+    membership.silence(silenced, lambda _: False, {one.id for one in removed}, listed)
+    return membership
+
+
+@pytest.mark.parametrize(
+    ("known", "is_open"),
+    [
+        (closed([A, B], removed=[C], listed=3), True),  # another one was admitted in its place
+        (closed([A, B, D], removed=[C], listed=3), False),
+        (closed([A, B], removed=[C], listed=2), False),  # nobody was
+        (closed([A, B], removed=[C], came=[C], listed=3), False),  # it was there when the run began
+        (closed([A, B], removed=[C, E], listed=4), True),
+    ],
+)
+def test_a_strict_run_begins_with_all_whom_the_roster_lists(known, is_open):
+    first = make_window("strict", heard=(A, B, D), clients=3, membership=known)
+    assert first.is_waiting_for_joins(known, 1000.0) is is_open
+    assert (first.close_reason(known, 1000.0, two_seconds) is None) is is_open
+    assert first.unjoined(known) == is_open
+
+
+def test_who_was_removed_before_it_came_holds_up_no_later_window():
+    known = closed([A, B], removed=[C], listed=3)
+    assert make_window("strict", heard=(A, B), clients=3, membership=known, step=4).close_reason(
+        known, 10.0, two_seconds
+    )

@@ -359,10 +359,13 @@ class SeedFlood:
         return max(first, self._catchup.said_before)
 
     def _lost_step(self) -> int | None:
-        """In strict windows: our first step that is lost, though later ones of ours are held. Nobody can go on without
-        it, so it is measured again: with the same updates applied, for nobody has applied others."""
-        mark = self.frontier.mark(self.origin)
-        return mark if self.rules.window == "strict" and mark <= self.frontier.last(self.origin) else None
+        """In strict windows: the first step since we take part that is lost, though later ones of ours are held. Nobody
+        can go on without it, so it is measured again: with the same updates applied, for nobody has applied others."""
+        if self.rules.window != "strict":
+            return None
+        word, last = self._membership.spoken(self.origin), self.frontier.last(self.origin)
+        first = word.first_step if word is not None else 0
+        return next((max(first, low) for low, high in self.frontier.gaps(self.origin, last) if high >= first), None)
 
     def _may_apply_before(self) -> int:
         """While a node joins: the step below which updates may be applied. In strict windows what belongs to a round

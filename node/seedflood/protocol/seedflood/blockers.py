@@ -109,7 +109,7 @@ class Blockers:
                 since = liveness.missing_since(origin)
                 yield Blocker("window", origin, membership.name(origin), step, now if since is None else since)
         if window.is_waiting_for_joins(membership, now):
-            yield from self._joins(window.opened_at)
+            yield from self._joins(window.unjoined(membership), window.opened_at)
 
     def _while_finishing(self, now: float) -> Iterator[Blocker]:
         """What keeps a run from ending: updates that are missing, neighbours that are away or have not said that they
@@ -134,7 +134,7 @@ class Blockers:
         if ours in missing:
             yield _nameless("own past", now, missing[ours][0][0])
         if is_patient and membership.taking_part < rules.clients:
-            yield from self._joins(now)
+            yield from self._joins(membership.unjoined(rules.clients), now)
         if is_behind or (is_patient and watch.is_doubted and not kinds):
             yield _nameless("own replica", now)
 
@@ -142,11 +142,10 @@ class Blockers:
         name = self._presence.membership.name
         return (Blocker(kind, origin, name(origin), None, now) for origin in sorted(origins, key=name))
 
-    def _joins(self, since: float) -> Iterator[Blocker]:
+    def _joins(self, missing: int, since: float) -> Iterator[Blocker]:
         """Who has to join before all clients take part: first those who are there but have not caught up, then the
         others."""
         membership = self._presence.membership
-        missing = self._rules.clients - membership.taking_part
         there = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]
         known = sorted((member.name, member.origin) for member in there)[:missing]
         yield from (Blocker("joining", origin, name, None, since) for name, origin in known)

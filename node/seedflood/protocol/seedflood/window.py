@@ -90,7 +90,12 @@ class Window:
 
     def is_waiting_for_joins(self, membership: Membership, now: float) -> bool:
         """Does it wait for clients that do not take part yet?"""
-        return (self.rule == "strict" or now < self.until_joined) and membership.taking_part < self.clients
+        return (self.rule == "strict" or now < self.until_joined) and self.unjoined(membership) > 0
+
+    def unjoined(self, membership: Membership) -> int:
+        """How many clients have still to come. Strict windows close one after the other, so the first one is enough to
+        hold a run back."""
+        return membership.unjoined(self.clients, is_beginning=self.rule == "strict" and not self.first)
 
     def deadline(self, bound: Callable[[], float]) -> float:
         """The moment at which the window closes even if hosts are missing; infinite unless it is bounded."""

@@ -45,6 +45,7 @@ class Membership:
         self._took_part: set[OriginId] = set()
         """The origins that took part before they were silenced."""
         self._removed: Collection[OriginId] = ()
+        self._listed: int | None = None
         self._names: Counter[str] = Counter()
         self._origins_max = origins_max
         self._links: dict[OriginId, set[OriginId]] | None = None
@@ -148,19 +149,20 @@ class Membership:
         silenced: Mapping[OriginId, Member],
         may_state: Callable[[bytes], bool],
         removed: Collection[OriginId] = (),
+        listed: int | None = None,
     ) -> set[OriginId]:
         """From now on none of these takes part: what is given here, by origin, counts in place of what they stated. It
         is told to nobody. What was published stays. Returns the origins for which something has changed.
 
         may_state: may the host with this key go on stating that it is there? removed: those of them that will never
-        take part again.
+        take part again. listed: how many others the roster has that may take part.
         """
         changed = set()
         for origin in [origin for origin in self._stand_ins if origin not in silenced]:
             self._stand_ins.discard(origin)
             del self._members[origin]
             changed.add(origin)
-        self._silenced, self._removed = silenced, removed
+        self._silenced, self._removed, self._listed = silenced, removed, listed
         for origin, stand_in in silenced.items():
             known, word = self._members.get(origin), self._spoken.pop(origin, None)
             if word is not None:
@@ -181,6 +183,17 @@ class Membership:
     def is_silenced(self, origin: OriginId) -> bool:
         """May this origin not take part (any more)?"""
         return origin in self._silenced
+
+    def unjoined(self, clients: int, *, is_beginning: bool = False) -> int:
+        """How many clients have still to come, for all to take part.
+
+        is_beginning: of a strict run nothing is applied yet. Then those are awaited that are on the roster now, also in
+        the place of one who was removed before it came: else two halves that do not know of each other would begin.
+        """
+        if not is_beginning:
+            return max(0, clients - self.taking_part)
+        wanted = clients if self._listed is None else min(clients, self._listed)
+        return max(0, wanted - len(self._spoken) - len(self._took_part & self._silenced.keys()))
 
     def absentees(self) -> int:
         """How many of those who count in `taking_part` are not expected any more."""

@@ -234,7 +234,8 @@ class Swarm(Generic[Wanted]):
         for member in self.membership.all():  # an entry may have been taken out altogether
             if member.origin not in gate.trainers and member.origin != self.origin:
                 silenced.setdefault(member.origin, stand_in(member.public_key, member.name))
-        self._presence.changed |= self.membership.silence(silenced, gate.may_link, gate.former - {self.origin})
+        removed = gate.former - {self.origin}
+        self._presence.changed |= self.membership.silence(silenced, gate.may_link, removed, len(gate.trainers))
 
     def _remember(self, member: Member) -> None:
         """The journal knows this statement. Of a host that is not on the roster any more only the key counts."""
