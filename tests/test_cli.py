@@ -1,5 +1,6 @@
 """The commands without a daemon: help, settings, and faults."""
 
+import errno
 import fcntl
 import io
 import json
@@ -16,6 +17,7 @@ from seedflood import cli
 from seedflood.cli.options import parse_overrides
 from seedflood.cluster.local import is_sound, show_result
 from seedflood.errors import ConfigError, ExitCode
+from seedflood.host.places import LOCK_FILE, hold, is_held
 
 
 def run(monkeypatch, capsys, entry, *arguments):
@@ -90,13 +92,26 @@ def test_a_second_process_with_the_same_state_folder_is_refused_and_leaves_the_a
     (tmp_path / "peers.toml").write_text('[run.objective]\ntask = "embedded"\n')
     (tmp_path / "seedflood-state").mkdir()
     (tmp_path / "seedflood-state" / "http.json").write_text("{}")
-    held = os.open(tmp_path / "seedflood-state", os.O_RDONLY)
+    held = os.open(tmp_path / "seedflood-state" / LOCK_FILE, os.O_RDWR | os.O_CREAT)
     fcntl.flock(held, fcntl.LOCK_EX)
+    assert is_held(tmp_path / "seedflood-state")
+    monkeypatch.setattr("seedflood.host.places.HOLD_SECONDS", 0.0)
     code, _, err = run(monkeypatch, capsys, cli.node_main, "--peers", str(tmp_path / "peers.toml"))
     os.close(held)
     assert code == ExitCode.TRY_AGAIN
     assert "another seedflood process uses the state folder" in err
-    assert [path.name for path in (tmp_path / "seedflood-state").iterdir()] == ["http.json"]
+    assert {path.name for path in (tmp_path / "seedflood-state").iterdir()} == {"http.json", LOCK_FILE}
+
+
+def test_a_state_folder_that_cannot_be_locked_is_not_said_to_be_in_use(monkeypatch, tmp_path):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / LOCK_FILE).touch()
+    monkeypatch.setattr("fcntl.flock", refuse)
+    assert not is_held(tmp_path)
+    with pytest.raises(ConfigError, match="No locks available; set"):
+        hold(tmp_path)
 
 
 def test_a_settings_file_that_says_nothing_is_not_valid(monkeypatch, capsys, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from seedflood import cli
 from seedflood.config import spell
 from seedflood.errors import ExitCode
-from seedflood.host.places import make_folder
+from seedflood.host.places import LOCK_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.offline import doctor
 from seedflood.protocol.swarm.roster import Entry, Roster
@@ -78,7 +78,7 @@ def test_a_host_that_is_not_on_the_roster_is_told_how_to_get_there(examine, tmp_
 
 def test_the_port_of_the_node_that_runs_here_is_in_its_place(examine, tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "_step", lambda settings: ())
-    held = os.open(make_folder(tmp_path / "seedflood-state"), os.O_RDONLY)
+    held = os.open(make_folder(tmp_path / "seedflood-state") / LOCK_FILE, os.O_RDWR | os.O_CREAT)
     fcntl.flock(held, fcntl.LOCK_EX)
     with socket.create_server(("127.0.0.1", 0)) as own:
         code, levels, texts = examine(node={"listen": f"127.0.0.1:{own.getsockname()[1]}"})

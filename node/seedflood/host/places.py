@@ -3,12 +3,19 @@
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 from seedflood.errors import ConfigError, InUseError
 
 KEY_FILE, JOURNAL_FILE, SNAPSHOTS_FOLDER = "identity.pem", "journal.sqlite", "snapshots"
+
+LOCK_FILE = "lock"
+"""Locked while a node runs; it stays."""
+
+HOLD_SECONDS = 1.0
+"""How long a lock is tried for: who looks whether it is held has it for a moment."""
 
 SNAPSHOTS_KEPT = 2
 """The newest, and one in case it cannot be read."""
@@ -35,28 +42,35 @@ def make_folder(path: Path) -> Path:
 
 
 def is_held(state: Path) -> bool:
-    """Does a node run with this state folder?"""
+    """Does a node run with this state folder? False also if that cannot be told."""
     try:
-        folder = os.open(state, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with (state / LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(folder)
+    except OSError:
+        return False
     return False
 
 
 def hold(state: Path) -> None:
     """Locks the state folder until this process ends, however it ends. Raises InUseError or ConfigError."""
+    path, until = make_folder(state) / LOCK_FILE, time.monotonic() + HOLD_SECONDS
     try:
-        fcntl.flock(os.open(make_folder(state), os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # a folder cannot be locked over NFS
+        while True:
+            try:
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+    except BlockingIOError:
         raise InUseError(
             f"another seedflood process uses the state folder {state}: stop it, or give this one another --state."
         ) from None
+    except OSError as error:
+        raise ConfigError(f"cannot lock {path}: {error.strerror}; set [node] state to another folder.") from None
 
 
 def told_result(state: Path) -> dict[str, Any]:
