@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.config import SECTIONS, check_course, check_folders, is_loopback, load_course, load_settings
+from seedflood.config import SECTIONS, check_course, check_folders, check_place, is_loopback, load_course, load_settings
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.offline.exporting import export_model
 from seedflood.training.card import Learned, model_card
@@ -128,6 +128,17 @@ def test_an_export_takes_the_place_of_an_earlier_one_of_the_same_run_alone(write
         (folder / "README.md").write_text(model_card(Learned(run, bytes(32), bytes(32), {}, {})))
     with contextlib.nullcontext() if is_free else pytest.raises(ConfigError, match="earlier export of this run"):
         check_folders(settings)
+
+
+def test_an_export_does_not_take_the_place_of_what_somebody_has_put_beside_an_earlier_one(tmp_path):
+    (tmp_path / "config.json").touch()
+    for card, run in (("| run | ab |", "ab"), ("", None)):
+        (tmp_path / "README.md").write_text(card)
+        for name, is_free in (("tokenizer_config.json", run is not None), ("notes.txt", False)):
+            (tmp_path / name).touch()
+            with contextlib.nullcontext() if is_free else pytest.raises(ConfigError, match="choose a new folder"):
+                check_place(tmp_path, run, "config.json")
+            (tmp_path / name).unlink()
 
 
 def test_settings_of_one_file_do_not_leak_into_the_next(write):

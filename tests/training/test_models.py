@@ -85,7 +85,7 @@ def test_a_folder_that_holds_something_else_is_not_overwritten(tmp_path):
 def test_a_failed_export_leaves_the_model_that_was_there(tmp_path, monkeypatch):
     base = tiny_base()
     weights = dict(base.model.named_parameters())
-    folder = export_model(base, weights, tmp_path / "model")
+    folder = export_model(base, weights, tmp_path / "model", card="| run | ab |")
     before = (folder / "model.safetensors").read_bytes()
 
     def fail(*args, **kwargs):
@@ -93,7 +93,7 @@ def test_a_failed_export_leaves_the_model_that_was_there(tmp_path, monkeypatch):
 
     monkeypatch.setattr(base.tokenizer, "save_pretrained", fail)
     with pytest.raises(ModelError, match="No space left on device"):
-        export_model(base, weights, folder)
+        export_model(base, weights, folder, card="| run | ab |")
     assert (folder / "model.safetensors").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

@@ -127,6 +127,13 @@ MODEL_FILE, ADAPTER_FILE, CARD_FILE = "config.json", "adapter_config.json", "REA
 
 RUN_IN_CARD = re.compile(r"^\| run \| (\w+) \|$", re.MULTILINE)
 
+EXPORTED = re.compile(
+    r"README\.md|adapter_(config\.json|model\.safetensors)|(generation_)?config\.json|"
+    r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?|[\w.-]*token\w*\.(json|model)|[\w.-]+\.model|vocab\.\w+|"
+    r"merges\.txt|chat_template\.jinja|additional_chat_templates"
+)
+"""The names of what an export of a model or an adapter writes, tokenizers of all kinds among them."""
+
 PATH_STARTS = ("./", "../", "/", "~")
 EMBEDDED = "embedded"
 NAMES = (EMBEDDED, "previous")
@@ -332,8 +339,10 @@ def check_place(folder: Path, run: str | None, mark: str) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     told = RUN_IN_CARD.search(card.read_text(errors="replace")) if card.is_file() else None
-    if not (folder / mark).is_file() or (told and told[1]) != run:
+    if not (folder / mark).is_file() or told is None or told[1] != run:
         raise ConfigError(f"{folder} holds something else than an earlier export of this run: choose a new folder.")
+    if other := next((path.name for path in sorted(folder.iterdir()) if not EXPORTED.fullmatch(path.name)), None):
+        raise ConfigError(f"{folder} holds {other} beside an earlier export of this run: choose a new folder.")
 
 
 def check_export(export: Path | None) -> None:

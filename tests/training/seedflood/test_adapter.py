@@ -20,6 +20,9 @@ pytestmark = pytest.mark.filterwarnings(
 )
 TOKENS_BT = torch.randint(1, VOCABULARY, (3, 9), generator=torch.Generator().manual_seed(5))
 
+CARD = "| run | ab |"
+"""Only what tells its run is replaced."""
+
 
 def trained(family="opt", *, epochs=2, tied=True, **changes):
     """Epochs of four steps and rank 4; the matrices of a tiny model have 12 to 48 rows or columns."""
@@ -41,14 +44,14 @@ def base_logits(family="opt", *, tied=True):
 
 @torch.inference_mode()
 def loaded_logits(adapter, folder, family="opt", *, tied=True):
-    model = peft.PeftModel.from_pretrained(tiny_model(family, tied=tied), adapter.write(folder))
+    model = peft.PeftModel.from_pretrained(tiny_model(family, tied=tied), adapter.write(folder, CARD))
     return model(input_ids=TOKENS_BT, use_cache=False).logits
 
 
 @torch.inference_mode()
 def own_logits(adapter, folder, family="opt", *, tied=True):
     """Without PEFT."""
-    add_adapter(model := tiny_model(family, tied=tied), adapter.write(folder))
+    add_adapter(model := tiny_model(family, tied=tied), adapter.write(folder, CARD))
     return model(input_ids=TOKENS_BT, use_cache=False).logits
 
 
@@ -115,8 +118,8 @@ def test_a_run_without_updates_has_an_adapter_that_changes_nothing(tmp_path):
 
 def test_an_adapter_replaces_an_adapter_and_nothing_else(tmp_path):
     adapter = make_adapter(tiny_replica(), "base")
-    adapter.write(tmp_path / "adapter")
-    adapter.write(tmp_path / "adapter")
+    adapter.write(tmp_path / "adapter", CARD)
+    adapter.write(tmp_path / "adapter", CARD)
     (tmp_path / "thesis.tex").write_text("all of it")
     for other in (tmp_path, tmp_path / "thesis.tex"):
         with pytest.raises(ConfigError, match="holds something else"):

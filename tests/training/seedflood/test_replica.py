@@ -234,7 +234,7 @@ def test_every_family_learns_a_batch(family):
 def test_an_exported_folder_is_the_model_as_it_stands(family, tied, tmp_path):
     replica = tiny_replica(family, tied=tied)
     replica.apply(some_updates(20))
-    folder = replica.export(tmp_path / "out" / "model")
+    folder = replica.export(tmp_path / "out" / "model", card="| run | ab |")
     assert not list(folder.glob("*.bin"))
     assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"
     loaded = load_model(str(folder))
@@ -242,5 +242,5 @@ def test_an_exported_folder_is_the_model_as_it_stands(family, tied, tmp_path):
     with torch.inference_mode():
         torch.testing.assert_close(loaded.model(tokens).logits, replica.model(tokens).logits, rtol=1e-4, atol=1e-5)
     assert loaded.tokenizer("good film")["input_ids"] == [7, 9]
-    replica.export(folder)
+    replica.export(folder, card="| run | ab |")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model"]
