@@ -77,6 +77,12 @@ def test_a_label_column_of_another_name_is_known_by_its_few_words_and_may_be_sai
         guess(*numbers, **said)
 
 
+def test_a_text_beside_a_column_that_describes_it_is_one_to_be_learned(guess):
+    rows = [{"text": f"row {n}", "lang": ("de", "en")[n % 2]} for n in range(8)]
+    assert guess(*rows) == {"task": "lm"}
+    assert guess(*rows, task="prompted")["label_words"] == ("de", "en")
+
+
 def test_a_label_and_a_text_are_found_among_other_columns(guess):
     rows = [{"id": f"r{n}", "review": f"row {n}", "mood": ("bad", "good")[n % 2]} for n in range(8)]
     known = {"task": "prompted", "template": "{review}\nLabel:", "label_words": ("bad", "good"), "label_column": "mood"}

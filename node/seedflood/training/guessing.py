@@ -18,6 +18,21 @@ LABELS_MAX = 32
 ROWS_PER_LABEL = 4
 """A column that is called otherwise holds labels if its values come so often on average."""
 
+LABELS = (
+    "label",
+    "labels",
+    "sentiment",
+    "emotion",
+    "category",
+    "class",
+    "rating",
+    "stars",
+    "intent",
+    "topic",
+    "target",
+)
+"""Beside a `text`, only columns of these names hold labels: any other may just describe it, as its language does."""
+
 TEXTS = ("text", "sentence")
 """Columns that hold the text if several could."""
 
@@ -48,7 +63,7 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
                 "which is learned as a chat."
             )
         return {"task": "completion"}
-    label: str | None = said.get("label_column") or _label_column(splits)
+    label: str | None = said.get("label_column") or _label_column(splits, is_prompted=is_prompted)
     strings = [name for name, value in columns.items() if isinstance(value, str) and name != label]
     texts = [name for name in strings if _has_spaces(splits, name)] or strings
     text = texts[0] if len(texts) == 1 else next((name for name in TEXTS if name in texts), None)
@@ -68,13 +83,15 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
     )
 
 
-def _label_column(splits: Splits) -> str | None:
+def _label_column(splits: Splits, *, is_prompted: bool) -> str | None:
     """The column of labels: "label", or the only one that has a few values which often come again. A `text` with more
-    than one other column is one to be learned."""
+    than one other column, or with one of no usual name unless `is_prompted` was said, is one to be learned."""
     columns, found = splits.train.rows[0].columns, []
     if "label" in columns:
         return "label"
     for name in columns if len(columns) == 2 or "text" not in columns else ():
+        if "text" in columns and not is_prompted and str(name).lower() not in LABELS:
+            continue
         values = {row.columns.get(name) for row in splits.train.rows if isinstance(row.columns.get(name), str | int)}
         if 2 <= len(values) <= min(LABELS_MAX, len(splits.train.rows) // ROWS_PER_LABEL):
             found.append(str(name))
