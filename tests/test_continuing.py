@@ -1,8 +1,10 @@
 """`seedflood continue` makes the next run of a course, and changes nothing if it cannot."""
 
+import json
+
 import pytest
 
-from seedflood import cli
+from seedflood import cli, embedded
 from seedflood.config import load_course, spell
 from seedflood.errors import ExitCode
 from seedflood.host.enrolment import Enrolment
@@ -34,9 +36,12 @@ def proceed(monkeypatch, capsys):
     return proceed
 
 
-def test_hosts_get_the_same_next_run_which_begins_with_what_the_last_one_ended_with(proceed, hosts, tmp_path):
-    (tmp_path / "more.jsonl").write_text("")
-    code, said = proceed(*hosts, "--steps", "9", "--data", tmp_path / "more.jsonl", "--set", "run.seedflood.rank=8")
+def test_hosts_get_the_same_next_run_which_begins_with_what_the_last_one_ended_with(
+    proceed, hosts, tmp_path, monkeypatch
+):
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in embedded.rows("train")[:8]))
+    monkeypatch.chdir(tmp_path)
+    code, said = proceed(*hosts, "--steps", "9", "--data", "more.jsonl", "--set", "run.seedflood.rank=8")
     assert code == 0, said.err
     courses = [load_course(one) for one in hosts]
     assert courses[0][-1].runs == courses[1][-1].runs
@@ -48,6 +53,7 @@ def test_hosts_get_the_same_next_run_which_begins_with_what_the_last_one_ended_w
     assert following.node.model_path == first.node.export
     assert hosts[0].read_text().startswith("# mine\n")
     assert said.out.count(f"id {courses[0][-1].runs[-1]}") == 2
+    assert all(f"seedflood-node --peers {host}" in said.out for host in hosts)
 
 
 def test_a_run_that_was_continued_is_continued_again(proceed, hosts):
@@ -96,7 +102,7 @@ def test_a_host_that_serves_after_its_run_goes_on_instead(proceed, hosts):
 def test_another_task_takes_nothing_of_the_last_one(proceed, hosts, tmp_path):
     hosts[0].write_text(hosts[0].read_text().replace('task = "embedded"', 'task = "lm"\ntemplate = "{a}"'))
     hosts[0].write_text(hosts[0].read_text() + 'data = "embedded"\n')
-    (tmp_path / "rows.jsonl").write_text("")
+    (tmp_path / "rows.jsonl").write_text('{"messages": []}\n{"messages": [1]}\n')
     proceed(hosts[0], "--task", "chat", "--data", tmp_path / "rows.jsonl")
     objective = load_course(hosts[0])[-1].settings.run.objective
     assert (objective.task, objective.template) == ("chat", None)
@@ -107,11 +113,17 @@ def test_another_task_takes_nothing_of_the_last_one(proceed, hosts, tmp_path):
     [
         (["--set", "run.seedflood.rank=0"], ExitCode.CONFIG, '"rank"'),
         (["--data", "./none"], ExitCode.CONFIG, "no file or folder"),
+        (["--data", "none.jsonl"], ExitCode.CONFIG, "no file or folder none.jsonl"),
+        (["--data", "others.jsonl"], ExitCode.CONFIG, 'no column "sentence"'),
         (["--name", "peers"], ExitCode.CONFIG, "is there already"),
         (["--set", "node.name=b"], ExitCode.USAGE, "--set is for [run] here"),
     ],
 )
-def test_what_cannot_be_the_next_run_is_one_sentence_and_changes_nothing(proceed, hosts, words, code, said):
+def test_what_cannot_be_the_next_run_is_one_sentence_and_changes_nothing(
+    proceed, hosts, words, code, said, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "others.jsonl").write_text('{"question": "a"}\n{"question": "b"}\n')
     before = {path: path.read_text() for path in hosts[0].parent.iterdir()}
     ended, told = proceed(hosts[0], *words)
     assert (ended, told.out) == (code, "")

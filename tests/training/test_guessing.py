@@ -9,9 +9,9 @@ from seedflood.training.guessing import guess_objective
 
 @pytest.fixture
 def guess(tmp_path):
-    def guess(*rows, **said):
+    def guess(*rows, hosts=1, **said):
         (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows for _ in "ab"))
-        return guess_objective(str(tmp_path / "rows.jsonl"), said)
+        return guess_objective(str(tmp_path / "rows.jsonl"), said, hosts)
 
     return guess
 
@@ -54,6 +54,10 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
         (
             [{"question": "a", "answer": "b"}, {"question": "c", "answer": "d"}],
             "columns question, answer, which do not",
+        ),
+        (
+            [{"instruction": "Judge.", "input": f"row {n}", "output": "fine"} for n in range(4)],
+            r'template="{instruction}\\n{input} "\' --set run.objective.label_column=output',
         ),
         (
             [{"great film": "a", "fine": "b"}] * 2 + [{"great film": "c", "fine": "d"}],
@@ -102,8 +106,11 @@ def test_a_text_is_found_beside_other_columns_of_text(guess):
         ({"task": "prompted", "template": "{txt} is", "label_words": ("no", "yes")}, 'no column "txt"'),
         ({"task": "sst2", "template": "{sentence} is"}, "label 'bad' .* is unknown"),
         ({"task": "completion"}, 'no column "prompt"'),
+        ({"task": "foo"}, r'settings: \[run.objective\] "task": .*foo'),
+        ({"label_column": "rating"}, r'no column "rating" \(columns: sentence, label\)'),
+        ({"hosts": 4}, r"2 rows to train cannot be shared by 4 nodes: use fewer \(--nodes\)"),
     ],
 )
 def test_rows_that_do_not_fit_what_was_said_are_told_before_any_host_runs(guess, said, words):
-    with pytest.raises(DataError, match=words):
+    with pytest.raises((DataError, ConfigError), match=words):
         guess({"sentence": "a", "label": "bad"}, {"sentence": "b", "label": "good"}, **said)

@@ -107,7 +107,7 @@ def test_shards_are_disjoint_differ_by_one_row_at_most_and_cover_the_rows_of_the
 
 
 def test_more_shards_than_rows_are_refused():
-    with pytest.raises(DataError, match="40 training rows cannot be split into 41 shards"):
+    with pytest.raises(DataError, match="40 rows to train cannot be shared by 41 nodes"):
         make(shard="41/41")
 
 

@@ -142,7 +142,7 @@ def local(
     """
     from seedflood.cluster.local import ClusterPlan, is_sound, run_cluster, show_result
 
-    flags = with_guess(parse_overrides(overrides), task, data)
+    flags = with_guess(parse_overrides(overrides), task, data, nodes)
     if estimate is not None:
         flags = merge({"run": {"seedflood": {"estimate": estimate}}}, flags)
     if steps is None:

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from seedflood import durable
-from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, parse_overrides, typed
-from seedflood.config import PREVIOUS, Stage, check_course, detach, load_course, merge, spell
+from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, guessed, parse_overrides, typed
+from seedflood.config import PREVIOUS, Stage, check_course, detach, divide_data, load_course, merge, spell
 from seedflood.errors import ConfigError, UsageError
 from seedflood.host.places import JOURNAL_FILE, ROSTER_FILE
 from seedflood.identity import Identity
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
+from seedflood.training.sources import check_place_of_rows
 
 
 def continue_run(
@@ -54,7 +55,7 @@ def continue_run(
         _check_begun(course, file)
         following = _following(course[-1], task, merge(given.get("run", {}), wanted))
         if data is not None:
-            following["node"] = detach({"node": {"data": data}}, Path())["node"]
+            following = _with_rows(following, course[-1].settings.run.objective.task if task is None else task, data)
         if course[-1].settings.run.operator is not None:
             signed = _sign(key, following["run"]["name"])
             following = merge(following, {"node": {"roster": f"{following['run']['name']}.json"}})
@@ -66,7 +67,8 @@ def continue_run(
         if key is not None:
             of_host = ", ".join(path.name for path in (last, added, file.with_name(following["node"]["roster"])))
             typer.echo(f"  copy to {course[0].settings.node.name}, beside its {file.name}: {of_host}")
-    started = f"{typed('seedflood-node')} --peers {file if key is None else file.name}"
+    command = f"{typed('seedflood-node')} --peers"
+    started = " and ".join(f"{command} {one}" for one in files or [file]) if key is None else f"{command} {file.name}"
     typer.echo(
         f"then start each host again, in its folder: {started}"
         if key is not None
@@ -94,6 +96,14 @@ def _following(last: Stage, task: str | None, changes: dict[str, Any]) -> dict[s
     usual = {"name": f"{base}-{int(number or 1) + 1}", "model": PREVIOUS}
     data = last.settings.node.data
     return {"run": merge(told, usual, changes), **({} if data is None else {"node": {"data": data}})}
+
+
+def _with_rows(following: dict[str, Any], task: str, data: str) -> dict[str, Any]:
+    """The same tables, with these rows and what is guessed of them. Raises SeedfloodError if they do not fit."""
+    check_place_of_rows(divide_data(data)[0])
+    objective = guessed(data, {"task": task, **following["run"].get("objective", {})})
+    placed = detach({"node": {"data": data}}, Path())
+    return merge({"run": {"objective": objective}}, following, placed)
 
 
 def _sign(key: Path | None, name: str) -> SignedRoster:

@@ -78,7 +78,7 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
     return nested
 
 
-def guessed(data: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def guessed(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
     """What `[run.objective]` has to say for these rows beside what it says. Rows of a known task that are not here are
     not looked at. Raises SeedfloodError."""
     place = Path(divide_data(data)[0])
@@ -86,13 +86,13 @@ def guessed(data: str, said: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     from seedflood.training.guessing import guess_objective
 
-    return guess_objective(data, said)
+    return guess_objective(data, said, hosts)
 
 
-def with_guess(flags: dict[str, Any], task: str | None, data: str | None) -> dict[str, Any]:
+def with_guess(flags: dict[str, Any], task: str | None, data: str | None, hosts: int = 1) -> dict[str, Any]:
     """The overrides of a run with `--task` and `--data`, and with what is `guessed` of these rows."""
     told = merge({"run": {"objective": {} if task is None else {"task": task}}}, flags)
-    return told if data is None else merge({"run": {"objective": guessed(data, told["run"]["objective"])}}, told)
+    return told if data is None else merge({"run": {"objective": guessed(data, told["run"]["objective"], hosts)}}, told)
 
 
 def settings_of(peers: Path, overrides: list[str] | None, run: str | None) -> Settings:

@@ -21,6 +21,7 @@ from seedflood.config.load import (
     detach,
     load_settings,
     read_layer,
+    read_objective,
 )
 from seedflood.config.node import (
     SERVE,
@@ -72,6 +73,7 @@ __all__ = [
     "merge",
     "pick",
     "read_layer",
+    "read_objective",
     "single",
     "spell",
 ]

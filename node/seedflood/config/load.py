@@ -24,7 +24,7 @@ from pydantic_settings import (
 )
 
 from seedflood.config.node import SERVE, NodeSettings, PeerSettings, TlsSettings, divide_data
-from seedflood.config.run import WITHOUT_ROWS, RunSettings
+from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings
 from seedflood.config.tables import AlgorithmSettings, Section, merge, sections_of
 from seedflood.errors import ConfigError
 
@@ -224,6 +224,14 @@ def combine(
     return _place(loaded, folder if folder is not None and is_of_file else Path())
 
 
+def read_objective(said: Mapping[str, Any]) -> ObjectiveSettings:
+    """`[run.objective]` by itself. Raises ConfigError."""
+    try:
+        return ObjectiveSettings(**said)
+    except ValidationError as error:
+        raise ConfigError(_first_sentence(error, "settings", ("run", "objective"))) from None
+
+
 def _place(loaded: Settings, model_folder: Path) -> Settings:
     """The same settings: what is still relative was said here, and `model_path` is where `[run] model` is, if that is a
     relative path. model_folder: where it begins."""
@@ -263,10 +271,10 @@ def _check_variable(variable: str, value: str) -> None:
         ) from None
 
 
-def _first_sentence(error: ValidationError, source: str) -> str:
-    """The first fault in words: where it is, what is wrong, what would be right."""
+def _first_sentence(error: ValidationError, source: str, within: tuple[str, ...] = ()) -> str:
+    """The first fault in words: where it is, what is wrong, what would be right. within: the table that was read."""
     fault = error.errors(include_url=False)[0]
-    parts = [part for part in fault["loc"] if isinstance(part, str)]
+    parts = [part for part in (*within, *fault["loc"]) if isinstance(part, str)]
     known = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in SECTIONS), 0)
     table, key = ".".join(parts[:known]) or None, parts[known] if known < len(parts) else None
     if fault["type"] == "extra_forbidden" and key is not None:

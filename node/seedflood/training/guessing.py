@@ -6,7 +6,7 @@ Only commands that make a run guess, and write what they have guessed into it: a
 from collections.abc import Mapping
 from typing import Any
 
-from seedflood.config import ObjectiveSettings
+from seedflood.config import read_objective
 from seedflood.errors import ConfigError
 from seedflood.training.formats import choose_format
 from seedflood.training.rows import Splits
@@ -37,17 +37,24 @@ TEXTS = ("text", "sentence")
 """Columns that hold the text if several could."""
 
 
-def guess_objective(data: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
     """The keys of `[run.objective]` for these rows that nobody has said, by which all of them can be read.
 
-    data: as `read_data` takes it. said: those that somebody has. Raises DataError, or ConfigError with what could be
-    said if the columns do not tell.
+    data: as `read_data` takes it. said: those that somebody has. hosts: how many share the rows. Raises DataError, or
+    ConfigError with what could be said if the columns do not tell.
     """
+    label = read_objective(said).label_column
     splits = read_data(data)
+    rows, columns = splits.train.rows, splits.train.rows[0].columns
+    if label is not None and label not in columns:
+        named = ", ".join(map(str, columns))
+        raise ConfigError(f'{data} has no column "{label}" (columns: {named}): correct label_column of the run.')
     guessed = _guess(data, splits, said) if said.get("task", "prompted") == "prompted" else {}
-    form = choose_format(ObjectiveSettings(**{**guessed, **said}), splits.train.rows[0].columns)
-    for row in (*splits.train.rows, *splits.validation.rows):
+    form = choose_format(read_objective({**guessed, **said}), columns)
+    for row in (*rows, *splits.validation.rows):
         form.check(row)
+    if len(rows) < hosts:
+        raise ConfigError(f"{len(rows)} rows to train cannot be shared by {hosts} nodes: use fewer (--nodes).")
     return guessed
 
 

@@ -55,14 +55,20 @@ def read_data(data: str) -> Splits:
     of the splits behind it (`rows.parquet`, `imdb#train,test`). Raises DataError."""
     place, wanted = divide_data(data)
     path = Path(place)
+    check_place_of_rows(place)
     if path.is_file():
         return choose_splits({split_of(Path(path.name)) or "train": partial(read_file, path)}, wanted, place)
     if path.is_dir():
         return choose_splits(read_folder(path), wanted, place)
-    is_name_of_file = path.suffix[1:].isalpha() and path.parent.is_dir()
-    if place.startswith((".", "/", "~")) or kind_of(path) in KINDS or is_name_of_file:
-        raise DataError(f"There is no file or folder {place}: correct `data`.", path=place)
     return choose_splits(read_hub(place, None), wanted, place)
+
+
+def check_place_of_rows(place: str) -> None:
+    """Raises DataError if this is where a file or folder should be, and none is there."""
+    path = Path(place)
+    is_name_of_file = path.suffix[1:].isalpha() and path.parent.is_dir()
+    if not path.exists() and (place.startswith((".", "/", "~")) or kind_of(path) in KINDS or is_name_of_file):
+        raise DataError(f"There is no file or folder {place}: correct `data`.", path=place)
 
 
 def read_hub(name: str, configuration: str | None) -> dict[str, Reader]:

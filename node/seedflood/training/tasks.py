@@ -59,7 +59,8 @@ class Task:
             encoder.label(row)
         chosen = shards.choose_rows(len(train), settings.train_examples, settings.seed)
         if len(chosen) < shard.count:
-            raise DataError(f"{len(chosen)} training rows cannot be split into {shard.count} shards: use fewer shards.")
+            problem = f"{len(chosen)} rows to train cannot be shared by {shard.count} nodes"
+            raise DataError(f"{problem}: use fewer, and say how many in [node] shard.")
         self.row_indices: tuple[int, ...] = tuple(chosen[shard.index :: shard.count])
         self._train = [train[row] for row in self.row_indices]
         self._of_shard: Callable[[Shard], Task] | None = partial(
