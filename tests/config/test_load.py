@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from seedflood.config import SECTIONS, check_course, check_folders, check_place, is_loopback, load_course, load_settings
+from seedflood.config import (
+    SECTIONS,
+    check_course,
+    check_export,
+    check_folders,
+    check_place,
+    is_loopback,
+    load_course,
+    load_settings,
+)
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.offline.exporting import export_model
 from seedflood.training.card import Learned, model_card
@@ -127,7 +136,7 @@ def test_an_export_takes_the_place_of_an_earlier_one_of_the_same_run_alone(write
     if card is not None:
         (folder / "README.md").write_text(model_card(Learned(run, bytes(32), bytes(32), {}, {})))
     with contextlib.nullcontext() if is_free else pytest.raises(ConfigError, match="earlier export of this run"):
-        check_folders(settings)
+        check_export(settings)
 
 
 def test_an_export_does_not_take_the_place_of_what_somebody_has_put_beside_an_earlier_one(tmp_path):
@@ -345,7 +354,7 @@ def test_the_base_model_is_no_place_for_an_export(write, tmp_path):
     (path.parent / "base" / "config.json").write_text("{}")
     settings = load_settings(path)
     with pytest.raises(ConfigError, match="is the base model, which the run needs as it is"):
-        check_folders(settings)
+        check_export(settings)
     with pytest.raises(ConfigError, match="export to another folder"):
         export_model(settings, path.parent / "base")
     assert (path.parent / "base" / "config.json").read_text() == "{}"

@@ -114,7 +114,7 @@ def check_course(course: tuple[Stage, ...]) -> None:
             node = settings.node.model_copy(update={"model_path": None})
             settings = settings.model_copy(update={"node": node})
         check_folders(settings)
-        check_export(settings.node.export)
+        check_export(settings)
 
 
 def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:

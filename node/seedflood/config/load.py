@@ -316,8 +316,6 @@ def check_folders(settings: Settings) -> None:
     model = Path(run.model if node.model_path is None else node.model_path)
     if model.is_absolute() and not (model.is_file() and model.suffix == ".gguf"):
         _check_folder(model, MODEL_FILE, "model in [run], or model_path in [node]")
-    if node.export is not None:
-        check_target(settings, node.export)
     rows = None if node.data is None else Path(divide_data(node.data)[0])
     if rows is not None and rows.is_absolute() and not rows.exists():
         raise ConfigError(f"there is no file or folder {rows}; correct [node] data.")
@@ -353,9 +351,13 @@ def check_place(folder: Path, run: str | None, mark: str) -> None:
         raise ConfigError(f"{folder} holds {other} beside an earlier export of this run: choose a new folder.")
 
 
-def check_export(export: Path | None) -> None:
-    """Raises ConfigError if this folder can be neither made nor written."""
-    if export is not None and not _is_writable(export):
+def check_export(settings: Settings) -> None:
+    """Raises ConfigError if what the run exports at its end can be neither made nor written, or has no place there."""
+    export = settings.node.export
+    if export is None:
+        return
+    check_target(settings, export)
+    if not _is_writable(export):
         raise ConfigError(f"the folder {export} cannot be written when the run has ended; correct [node] export.")
 
 
