@@ -23,6 +23,14 @@ def guess(tmp_path):
         ({"messages": [], "prompt": "a", "id": 3}, {"task": "chat"}),
         ({"conversations": []}, {"task": "chat", "label_column": "conversations"}),
         ({"prompt": "a", "completion": "b", "label": True}, {"task": "completion"}),
+        (
+            {"instruction": "a", "input": "", "output": "b"},
+            {"task": "completion", "template": "{instruction}\n{input}\n", "label_column": "output"},
+        ),
+        (
+            {"instruction": "a", "response": "b"},
+            {"task": "completion", "template": "{instruction}\n", "label_column": "response"},
+        ),
         ({"text": "a"}, {"task": "lm"}),
         ({"text": "a", "url": "b"}, {"task": "lm"}),
     ],
@@ -56,8 +64,8 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
             "columns question, answer, which do not",
         ),
         (
-            [{"instruction": "Judge.", "input": f"row {n}", "output": "fine"} for n in range(4)],
-            r'template="{instruction}\\n{input} "\' --set run.objective.label_column=output',
+            [{"ask": "Judge.", "about": f"row {n}", "reply": "fine"} for n in range(4)],
+            r'template="{ask}\\n{about} "\' --set run.objective.label_column=reply',
         ),
         (
             [{"great film": "a", "fine": "b"}] * 2 + [{"great film": "c", "fine": "d"}],

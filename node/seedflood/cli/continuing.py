@@ -64,6 +64,8 @@ def continue_run(
         assert isinstance(last, Path), "a later run without a file"
         added = _add(file, last, following)
         typer.echo(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
+        if course[-1].settings.node.export is not None:
+            typer.echo(f"  what it learns is exported if {added} has an export in [node], to a folder of its own")
         if key is not None:
             of_host = ", ".join(path.name for path in (last, added, file.with_name(following["node"]["roster"])))
             typer.echo(f"  copy to {course[0].settings.node.name}, beside its {file.name}: {of_host}")

@@ -161,7 +161,10 @@ def _node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
             "export, and the node writes a model when its run ends."
         )
     if not path.exists():
-        raise ConfigError(f"{path} does not exist; name the state folder of a node that ran, with [node] state.")
+        raise ConfigError(
+            f"{path} does not exist: this node has learned nothing in run {settings.run.name}. Name an earlier run "
+            "with --run, or the state folder of a node that ran, with [node] state."
+        )
     trainer = Trainer(settings.run, settings.node)
     run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period
     with tempfile.TemporaryDirectory(prefix="seedflood-") as folder:

@@ -3,7 +3,7 @@
 Only commands that make a run guess, and write what they have guessed into it: all hosts of a run must learn the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seedflood.config import read_objective
@@ -32,6 +32,9 @@ LABELS = (
     "target",
 )
 """Beside a `text`, only columns of these names hold labels: any other may just describe it, as its language does."""
+
+CONTEXTS, ANSWERS = ("input", "context"), ("output", "response")
+"""Beside an `instruction`: what it is about, and what is learned."""
 
 TEXTS = ("text", "sentence")
 """Columns that hold the text if several could."""
@@ -70,6 +73,10 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
                 "which is learned as a chat."
             )
         return {"task": "completion"}
+    if not is_prompted and "instruction" in columns and (answer := _first_of(ANSWERS, columns)):
+        context = _first_of(CONTEXTS, columns)
+        template = "{instruction}\n" + (f"{{{context}}}\n" if context else "")
+        return {"task": "completion", "template": template, "label_column": answer}
     label: str | None = said.get("label_column") or _label_column(splits, is_prompted=is_prompted)
     strings = [name for name, value in columns.items() if isinstance(value, str) and name != label]
     texts = [name for name in strings if _has_spaces(splits, name)] or strings
@@ -88,6 +95,10 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
         f'"{question} "\' --set run.objective.label_column={answer}, or --task prompted --set '
         "run.objective.label_column=LABEL."
     )
+
+
+def _first_of(names: Sequence[str], columns: Mapping[str, Any]) -> str | None:
+    return next((name for name in names if name in columns), None)
 
 
 def _label_column(splits: Splits, *, is_prompted: bool) -> str | None:
