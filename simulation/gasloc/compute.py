@@ -202,11 +202,11 @@ class Compute:
         host, replica = self._host, self.replica
         data = replica.save(host.padding)
         host.check_checkpoint(order.round)
+        host.wrote(digest_of(data))  # also if it is killed while it saves: what it saved is there
         try:
             self._disk.save(Checkpoint(order.serial, order.round, data, dict(replica.mixed), replica.own))
         except DiskFullError:
             return  # the one before it stays
-        host.wrote(digest_of(data))
         host.driver.answered(Checkpointed(order.serial))
 
     def _open_copy(self, order: OpenCopy) -> None:
