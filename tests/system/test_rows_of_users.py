@@ -94,8 +94,8 @@ REFUSED = {
     "rows.csv": ("text,label\na,0\nb,1\n", "no words for these: say --task prompted --set"),
     "rows.md": ("# Films\n", "of no known kind: rows are in files that end in .jsonl"),
     "asked.jsonl": (
-        lines([{"instruction": "Judge.", "input": text, "output": "fine"} for text, _ in FILMS]),
-        r"""--task completion --set 'run.objective.template="{instruction}\n{input} "' --set run.objective""",
+        lines([{"ask": "Judge.", "about": text, "reply": "fine"} for text, _ in FILMS]),
+        r"""--task completion --set 'run.objective.template="{ask}\n{about} "' --set run.objective""",
     ),
     "turns.jsonl": (
         lines([{"prompt": row["messages"][:1], "completion": row["messages"][1:]} for row in CHATS]),
