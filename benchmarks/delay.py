@@ -7,18 +7,18 @@ sends too much delays all else on that link.
 """
 
 import asyncio
-import multiprocessing
+import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import Self
+
+from benchmarks.workers import Worker, next_question
 
 READ_BYTES = 1 << 16
 PIECE_SECONDS = 0.001
 """Of a narrow link so much is passed on at once."""
-
-START_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,15 @@ class DelayedLinks:
     def __init__(self, targets: Mapping[int, int], seconds: float, bytes_per_second: float | None = None) -> None:
         """targets: port to listen on -> port to pass on to. seconds: of one way. bytes_per_second: of each connection
         and direction; None: no limit."""
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        line = Line(seconds, bytes_per_second)
-        self._process = context.Process(target=_serve, args=(theirs, dict(targets), line), daemon=True)
+        self._open = ExitStack()
+        self._told = dict(targets), Line(seconds, bytes_per_second)
 
     def __enter__(self) -> Self:
-        self._process.start()
-        if not self._pipe.poll(START_SECONDS_MAX):
-            raise RuntimeError("the delaying proxy did not start")
-        self._pipe.recv()
+        self._open.enter_context(Worker(_serve, *self._told)).receive()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.join()
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
 
 def _serve(pipe: Connection, targets: dict[int, int], line: Line) -> None:
@@ -80,7 +72,8 @@ async def _listen(pipe: Connection, targets: dict[int, int], line: Line) -> None
 
         await asyncio.start_server(join, "127.0.0.1", port)
     pipe.send(True)
-    await asyncio.Event().wait()
+    await asyncio.to_thread(next_question, pipe)
+    os._exit(0)  # connections end with the process
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: Line) -> None:

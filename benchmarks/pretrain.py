@@ -21,8 +21,9 @@ from transformers import AutoTokenizer, OPTConfig, OPTForCausalLM
 from benchmarks import swarm
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from seedflood.cluster.topology import make_topology
+from seedflood.protocol.gasloc.matching import weight
 from seedflood.training.gasloc.initial import draw_weights
-from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, pair_weight
+from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask, pack
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.trainer import Trainer
@@ -129,8 +130,8 @@ def tell_largest(step: float, outers: Sequence[Outer]) -> Callable[[], None]:
     def end() -> None:
         told = [Sparse.unpack(worker.propose().pack(), len(worker.public_F)) for worker in workers]
         for worker, its, others in zip(workers, told, neighbours, strict=True):
-            weight = pair_weight(len(others), len(others))
-            worker.mix(its, [(weight, told[other]) for other in others])
+            share = weight(len(others))
+            worker.mix(its, [(share, told[other]) for other in others])
 
     return end
 

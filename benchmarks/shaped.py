@@ -7,18 +7,19 @@ the other. What finds the queue full is dropped. Linux and root are needed.
 
 import ctypes
 import fcntl
-import multiprocessing
 import os
 import select
 import struct
 import subprocess
 import time
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import Self
+
+from benchmarks.workers import Worker
 
 ADDRESSES = ("10.93.0.1", "10.93.0.2")
 CONGESTION_CONTROL = "cubic"
@@ -34,7 +35,6 @@ _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x1, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4 = 0x1, 0x2
 _VNET_BYTES = 10
 _PACKET_BYTES_MAX = 1 << 17
-_START_SECONDS_MAX = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +54,18 @@ class ShapedLink:
 
     def __init__(self, shape: Shape) -> None:
         self.names = tuple(f"seedflood-{os.getpid()}-{number}" for number in (1, 2))
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self.names, shape), daemon=True)
+        self._shape = shape
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         for name in self.names:
             _run("ip", "netns", "add", name)
-        self._process.start()
-        if not self._pipe.poll(_START_SECONDS_MAX):
-            raise RuntimeError("the shaped link did not start")
-        self._pipe.recv()
+            self._open.callback(_run, "ip", "netns", "del", name)
+        self._open.enter_context(Worker(_serve, self.names, self._shape)).receive()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.join()
-        for name in self.names:
-            _run("ip", "netns", "del", name)
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
 
 def enter(name: str) -> None:
@@ -121,7 +113,9 @@ def _serve(pipe: Connection, names: tuple[str, str], shape: Shape) -> None:
     pipe.send(True)
     while True:
         wait = max(0.0, min(1.0, min(way.due for way in ways) - time.monotonic()))
-        select.select(devices, [], [], wait)
+        ready, _, _ = select.select([pipe.fileno(), *devices], [], [], wait)
+        if pipe.fileno() in ready:
+            return
         for way in ways:
             way.take()
             way.deliver()

@@ -1,6 +1,6 @@
 """ChocoSGD (Koloskova et al. 2019, arXiv 1902.00340, algorithm 2): the largest numbers alone, with error feedback."""
 
-from seedflood.training.gasloc.outer import pair_weight
+from seedflood.protocol.gasloc.matching import weight
 from study.methods.dsgd import Dsgd
 from study.methods.largest import Choco, Sparse
 from study.methods.method import Problem
@@ -27,7 +27,7 @@ class ChocoSgd(Dsgd):
         neighbours = self.problem.graph.neighbours
         for client, worker in enumerate(self.workers):
             others = neighbours[client]
-            pulls = [(pair_weight(len(others), len(neighbours[other])), told[other]) for other in others]
+            pulls = [(weight(max(len(others), len(neighbours[other]))), told[other]) for other in others]
             worker.mix(told[client], pulls)
         sent = sum(len(one) * len(others) for one, others in zip(packed, neighbours, strict=True))
         return sent / sum(map(len, neighbours)), 1

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from seedflood.protocol.gasloc.matching import Lottery, Matching, edge_of
+from seedflood.protocol.gasloc.matching import Lottery, Matching, edge_of, weight
 from seedflood.training.causal import CausalModel
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
 from seedflood.training.gasloc.flat import FlatModel
-from seedflood.training.gasloc.outer import Outer, OuterSettings, Pull, pair_weight
+from seedflood.training.gasloc.outer import Outer, OuterSettings, Pull
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.worker import Worker, WorkerSettings
 from seedflood.training.loading import load_rows
@@ -140,7 +140,7 @@ def gossip(outers: Sequence[Outer], partners: Sequence[Sequence[int]]) -> int:
     arrivals = [arrived(offer) for offer in offers]
     pulls = [
         [
-            Pull(pair_weight(len(others), len(partners[other])), FreshDifference(offer, arrivals[other]))
+            Pull(weight(max(len(others), len(partners[other]))), FreshDifference(offer, arrivals[other]))
             for other in others
         ]
         for offer, others in zip(offers, partners, strict=True)

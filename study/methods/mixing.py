@@ -6,8 +6,8 @@ Shapes: N clients, F numbers.
 import torch
 from torch import Tensor
 
+from seedflood.protocol.gasloc.matching import weight
 from seedflood.training.gasloc.encodings import ENCODINGS, payload_size
-from seedflood.training.gasloc.outer import pair_weight
 from study.methods.method import Graph
 
 
@@ -16,7 +16,7 @@ def mixing_matrix(graph: Graph) -> Tensor:
     rows and columns sum to 1, so the mean over the clients stays as it is."""
     weights_NN = torch.zeros(graph.clients, graph.clients)
     for a, b in graph.edges:
-        weights_NN[a, b] = weights_NN[b, a] = pair_weight(len(graph.neighbours[a]), len(graph.neighbours[b]))
+        weights_NN[a, b] = weights_NN[b, a] = weight(max(len(graph.neighbours[a]), len(graph.neighbours[b])))
     return weights_NN + torch.diag(1 - weights_NN.sum(dim=1))
 
 

@@ -136,7 +136,7 @@ def nobody(signer):
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.datetime.now(datetime.UTC)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), certificates.sign_certificate(
-        key, now - DAY, now + DAY, bytes(certificates.STATEMENT_BYTES)
+        key, now - DAY, now + DAY, bytes(32 + 64)
     )
 
 

@@ -48,7 +48,6 @@ PEM_BYTES_MAX = 8192
 """The most bytes of a certificate that are parsed. Ours have some 800."""
 
 _KEY_BYTES, _SIGNATURE_BYTES = 32, 64
-STATEMENT_BYTES = _KEY_BYTES + _SIGNATURE_BYTES
 """A statement on the wire: the origin's public key, and its signature."""
 
 Verify = Callable[[bytes, bytes, bytes], bool]

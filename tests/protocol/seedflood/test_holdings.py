@@ -298,6 +298,15 @@ def test_the_log_says_once_why_an_epoch_is_not_compacted_if_that_takes_long():
     assert told_overdue(node, 10.0, 100.0) == []
 
 
+def test_an_epoch_of_which_nothing_is_missing_is_not_said_to_lack_updates_while_it_is_summed():
+    node = started(clients=2, steps=4, refresh_period=PERIOD)
+    node.connected(B.id, B.hello([B.held(4)]), 0.0)
+    answer_pull(node, B, B.updates(*range(4)))
+    while node.phase is Phase.MEASURING:
+        publish(node)
+    assert told_overdue(node, 10.0, 10.0 + OVERDUE_SECONDS, 200.0) == []
+
+
 def test_a_sum_whose_votes_are_not_all_for_it_is_not_taken():
     for wrong in (C.vote(epoch(0)), C.vote(epoch(1, *FIRST.frontier, total=5))):
         node = pulling(B.held(5), C.held(4))

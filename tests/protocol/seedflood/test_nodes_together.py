@@ -512,7 +512,7 @@ def test_in_this_world_epochs_are_closed_compacted_and_adopted(window, is_count_
 
 def test_strict_windows_wait_for_no_word_that_was_lost_before_anybody_heard_it():
     """Its statement, which counts the word, came through on a new link; the word itself did not."""
-    world = strict_world_of_two(steps=2)
+    world = strict_world(2, steps=2)
     world.publish_all(0)
     first, _ = world.hosts
     world.stop(first)
@@ -525,7 +525,7 @@ def test_strict_windows_wait_for_no_word_that_was_lost_before_anybody_heard_it()
 
 def test_one_that_never_measured_goes_on_behind_one_that_lost_its_disk():
     """It declares as skipped what it did not measure, though it was expected from the beginning."""
-    world = strict_world_of_two(steps=3)
+    world = strict_world(2, steps=3)
     first, second = world.hosts
     world.measure(first, 0)
     world.deliver_all_that_is_on_its_way()
@@ -537,11 +537,7 @@ def test_one_that_never_measured_goes_on_behind_one_that_lost_its_disk():
 
 def test_when_all_have_lost_their_disks_after_the_end_all_know_the_same_statements():
     """The last word of an origin may come to a disk after the newer statement that does not speak."""
-    world = NodesTogether()
-    world.begin(make_rules(3, 1, "strict", refresh_period=1), {(0, 1), (0, 2)})
-    world.dial_all()
-    for _ in range(3):
-        world.deliver_all_that_is_on_its_way()
+    world = strict_world(3, 1)
     world.publish_all(0)
     world.deliver_all_that_is_on_its_way()
     for host in world.hosts:
@@ -551,11 +547,7 @@ def test_when_all_have_lost_their_disks_after_the_end_all_know_the_same_statemen
 
 def test_who_lost_its_disk_believes_a_sum_that_it_has_signed_itself():
     """It and one of two others have: more than half of all, but not of the others."""
-    world = NodesTogether()
-    world.begin(make_rules(3, 1, "strict", refresh_period=1), {(0, 1), (0, 2)})
-    world.dial_all()
-    for _ in range(3):
-        world.deliver_all_that_is_on_its_way()
+    world = strict_world(3, 1)
     world.publish_all(0)
     world.deliver_all_that_is_on_its_way()
     world.replace_disk(world.hosts[2], is_count_lost=False)
@@ -563,9 +555,10 @@ def test_who_lost_its_disk_believes_a_sum_that_it_has_signed_itself():
     world.teardown()
 
 
-def strict_world_of_two(steps):
+def strict_world(hosts, steps):
+    """The first host is linked with all others."""
     world = NodesTogether()
-    world.begin(make_rules(2, steps, "strict", refresh_period=1), {(0, 1)})
+    world.begin(make_rules(hosts, steps, "strict", refresh_period=1), {(0, other) for other in range(1, hosts)})
     world.dial_all()
     for _ in range(3):
         world.deliver_all_that_is_on_its_way()

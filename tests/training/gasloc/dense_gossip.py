@@ -6,8 +6,9 @@ import numpy
 import torch
 
 from seedflood.cluster.topology import make_topology
+from seedflood.protocol.gasloc.matching import weight
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
-from seedflood.training.gasloc.outer import Mixed, Outer, Pull, pair_weight
+from seedflood.training.gasloc.outer import Mixed, Outer, Pull
 
 READ_BYTES = 100_003
 """Of an offer at once: no multiple of anything."""
@@ -19,7 +20,7 @@ def weights_of(name: str, workers: int) -> numpy.ndarray:
     degrees = [sum(worker in edge for edge in edges) for worker in range(workers)]
     weights = numpy.zeros((workers, workers))
     for one, other in edges:
-        weights[one, other] = weights[other, one] = pair_weight(degrees[one], degrees[other])
+        weights[one, other] = weights[other, one] = weight(max(degrees[one], degrees[other]))
     return weights
 
 

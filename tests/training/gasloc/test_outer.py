@@ -3,9 +3,10 @@ import pytest
 import torch
 from dense_gossip import arrived, dense_rounds, exchange, mix, random_WF, tensors, weights_of
 
+from seedflood.protocol.gasloc.matching import weight
 from seedflood.training.gasloc import encodings
 from seedflood.training.gasloc.exchange import FreshDifference, KeptDifference
-from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Pull, pair_weight
+from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Pull
 from study.methods.follower import Follower, average
 
 PIECE = 4 * encodings.BLOCK
@@ -223,7 +224,7 @@ def test_the_distance_is_relative_to_the_parameters():
 
 
 def test_weights_are_symmetric_and_leave_everyone_a_share():
-    assert (pair_weight(1, 1), pair_weight(2, 2), pair_weight(3, 3)) == (1 / 2, 1 / 3, 1 / 4)
+    assert (weight(1), weight(2), weight(3)) == (1 / 2, 1 / 3, 1 / 4)
     for graph, workers in GRAPHS:
         weights = weights_of(graph, workers)
         assert (weights == weights.T).all()

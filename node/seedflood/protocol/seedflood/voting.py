@@ -143,11 +143,13 @@ class Voting:
             self._overdue = epoch, now
         if epoch is None or now < self._overdue[1] + OVERDUE_SECONDS:
             return
-        self._told.add(epoch)
-        if certificates.ours_on(epoch) is None:
-            why, origins = "updates are missing", lacking((epoch + 1) * self._period)
-        else:
+        if certificates.ours_on(epoch) is not None:
             why, origins = certificates.shortfall(epoch)
+        elif not (origins := [*lacking((epoch + 1) * self._period)]):
+            return  # we have still to vote
+        else:
+            why = "updates are missing"
+        self._told.add(epoch)
         self._outbox.tell(
             "an epoch is not compacted", "warning", epoch=epoch, why=why, waiting_for=membership.names(origins)
         )

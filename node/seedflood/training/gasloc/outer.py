@@ -75,14 +75,6 @@ class Mixed:
     distance: float
 
 
-def pair_weight(degree: int, other_degree: int) -> float:
-    """The weight w_ij by Metropolis and Hastings. degree, other_degree: how many neighbours each end has in the round.
-
-    1/2 for a pair, 1/3 on a ring, 1/n on a complete graph. It is symmetric, and each worker keeps a share of its own.
-    """
-    return 1 / (1 + max(degree, other_degree))
-
-
 class Outer:
     """The outer steps of one worker. values_F: its flat parameters, which are changed in place.
 

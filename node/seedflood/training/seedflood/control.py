@@ -88,9 +88,9 @@ Block = Mapping[OriginId, Lost]
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """After some steps of an epoch. best_F: the increments to go back to. halvings: of the rate,
-    since the run began. begin_F: the increments with which the block began that goes on. taken: how many steps were
-    before this block. worse: how many blocks in a row were worse than the best.
+    """After some steps of an epoch. best_F: the increments to go back to. halvings: of the rate, since the run began.
+    begin_F: the increments with which the block began that goes on. taken: how many steps were before this block.
+    worse: how many blocks in a row were worse than the best.
 
     Do not write to its arrays.
     """
