@@ -14,9 +14,8 @@ from math import fsum
 from seedflood.errors import PeerError
 from seedflood.host.driver import Driver
 from seedflood.protocol.swarm.admission import MemberAdmission
-from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import Opaque
-from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.outputs import Outputs, Record
 from seedflood.protocol.swarm.presence import Presence
@@ -47,14 +46,14 @@ class LotOutputs(Outputs):
     """For these steps a number is to be drawn."""
 
 
-class Lots:
+class Lots(Algorithm):
     """known: (origin, step) -> number. What a host states is how many steps it has finished."""
 
-    is_forgetful = is_doubted = has_spoken = False
+    has_spoken, step, phase = False, 0, "drawing"
 
     def __init__(self, rules, presence, outbox, *, is_key_fresh):
         """is_key_fresh: nothing was ever told under our key."""
-        self.known, self.step, self.phase = {}, 0, "drawing"
+        self.known = {}
         self._rules, self._presence, self._outbox = rules, presence, outbox
         self._asked, self._since, self._is_key_fresh = -1, 0.0, is_key_fresh
 
@@ -150,33 +149,13 @@ class Lots:
         numbers = self.known.values()
         return replace(view, figures={"mean": fsum(numbers) / len(numbers)} if numbers else {})
 
-    def held(self):
-        return ()
-
-    def wake_at(self, now):
-        return float("inf")
-
-    def queued(self, peer):
-        return ()
-
-    def hear_of_past(self, member): ...
-
-    def disconnected(self, peer): ...
-
-    def answered(self, peer, sent_at): ...
-
-    def review(self, now): ...
-
-    def report(self, now): ...
-
 
 class LotNode(Swarm):
     def __init__(self, rules, member, sign, verify, *, is_key_fresh=True):
-        membership, outbox = Membership(origins_max=rules.origins_max), Outbox(LotOutputs)
-        admission = MemberAdmission(rules, verify, membership, check_state=lambda state: None)
-        presence = Presence(rules, member, sign, membership, Neighbours(), admission, outbox)
+        admission, outbox = MemberAdmission(rules, verify, check_state=lambda state: None), Outbox(LotOutputs)
+        presence = Presence(rules, member, sign, admission, outbox)
         self.lots = Lots(rules, presence, outbox, is_key_fresh=is_key_fresh)
-        super().__init__(rules, presence, admission, self.lots, outbox, Patience(repair_seconds=1.0))
+        super().__init__(presence, self.lots, outbox, Patience(repair_seconds=1.0))
 
 
 class LotDriver(Driver):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.protocol.swarm.admission import MemberAdmission
-from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import (
     ALGORITHM_BYTES_MAX,
     AlgorithmMessage,
@@ -22,7 +22,6 @@ from seedflood.protocol.swarm.messages import (
     Members,
     Ping,
 )
-from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.swarm.presence import Presence
@@ -42,11 +41,10 @@ class Share(AlgorithmMessage):
     weight: float
 
 
-class Mean:
+class Mean(Algorithm):
     """Agrees on the mean of a number. What a host began with stands in its statement."""
 
-    has_spoken, is_forgetful = True, False
-    phase, step, is_ready, is_doubted = "gossiping", 0, True, False
+    phase, step, has_spoken, is_ready = "gossiping", 0, True, True
 
     def __init__(self, number, presence, outbox):
         self.number, self.total, self.weight, self.turns = number, number, 1.0, 0
@@ -57,37 +55,16 @@ class Mean:
     def mean(self):
         return self.total / self.weight
 
-    def hear_of_past(self, member):
-        pass
-
     def has_ended(self, member):
         return member.last_step == 0
 
     def state(self):
         return struct.pack(">d", self.number)
 
-    def held(self):
-        return ()
-
-    def recall(self, records, now):
-        pass
-
-    def leave(self):
-        pass
-
-    def connected(self, peer, hello, now):
-        pass
-
-    def disconnected(self, peer):
-        pass
-
     def received(self, peer, message, now):
         if message.weight <= 0:
             raise PeerError("a share without weight", reason="share")
         self.total, self.weight = self.total + message.total, self.weight + message.weight
-
-    def answered(self, peer, sent_at):
-        pass
 
     def advance(self, now):
         self.advanced += 1
@@ -99,18 +76,6 @@ class Mean:
             self.turns, peer = self.turns + 1, neighbours[self.turns % len(neighbours)]
             self.total, self.weight = self.total / 2, self.weight / 2
             self._outbox.send(peer, Share(self.total, self.weight))
-
-    def review(self, now):
-        pass
-
-    def report(self, now):
-        pass
-
-    def wake_at(self, now):
-        return float("inf")
-
-    def queued(self, peer):
-        return ()
 
     def blockers(self, now):
         if self._presence.neighbours:
@@ -129,13 +94,12 @@ def check_number(state):
 class Host:
     def __init__(self, name, number, clients=4):
         rules = SwarmRules(RUN_ID, BASE_DIGEST, clients, steps=1)
-        membership = Membership(origins_max=rules.origins_max)
-        self.admission = MemberAdmission(rules, lambda *_: True, membership, check_state=check_number)
+        self.admission = MemberAdmission(rules, lambda *_: True, check_state=check_number)
         outbox = Outbox(Outputs)
         member = Member(name.encode().ljust(32, b"."), name, 1)
-        presence = Presence(rules, member, lambda _: bytes(64), membership, Neighbours(), self.admission, outbox)
+        presence = Presence(rules, member, lambda _: bytes(64), self.admission, outbox)
         self.algorithm = Mean(number, presence, outbox)
-        self.swarm = Swarm(rules, presence, self.admission, self.algorithm, outbox, PATIENCE)
+        self.swarm = Swarm(presence, self.algorithm, outbox, PATIENCE)
         self.swarm.recall([], now=0.0)
         presence.declare(first_step=0)
         self.presence = presence

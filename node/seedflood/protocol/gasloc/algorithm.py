@@ -12,10 +12,9 @@ A run ends with closing rounds (`closing`), before which all wait for those that
 for all (`choice`), before which all wait for each other again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.closing import closing_rounds
@@ -62,6 +61,7 @@ from seedflood.protocol.gasloc.stated import (
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.swarm.presence import Presence
@@ -76,7 +76,7 @@ BEHIND_ROUNDS = 2
 round, and exchanges the one after it."""
 
 
-class Gasloc:
+class Gasloc(Algorithm):
     """GASLoC on one node. round: the one whose local steps are being done, or which is exchanged."""
 
     def __init__(self, rules: GaslocRules, presence: Presence, outbox: Outbox, sinks: Sinks, habits: Habits) -> None:
@@ -146,9 +146,6 @@ class Gasloc:
     def state(self) -> bytes:
         return Stated(self.round, self.pace.slow, self.choice.ours).packed()
 
-    def held(self) -> tuple[Held, ...]:
-        return ()
-
     def _where(self) -> Progress:
         """How far we are, as neighbours are told."""
         return Progress(self.round, self.life.is_active, self.life.phase not in (Phase.JOINING, Phase.LEFT))
@@ -167,10 +164,6 @@ class Gasloc:
     def is_ready(self) -> bool:
         """Does it have parameters of the run, and take part?"""
         return self.life.is_active or self.life.is_over
-
-    @property
-    def is_doubted(self) -> bool:
-        return False
 
     def describe(self, view: View) -> View:
         figures = {**view.figures, **figures_of(self), **self.shown}
@@ -218,9 +211,6 @@ class Gasloc:
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         self.talk.received(peer, message, now)
-
-    def answered(self, peer: OriginId, sent_at: float) -> None:
-        pass
 
     # What the compute side answers
 
@@ -329,9 +319,6 @@ class Gasloc:
         if self.state() != self._presence.ours.algorithm and self.life.phase is not Phase.LEFT:
             self._presence.declare()
 
-    def review(self, now: float) -> None:
-        pass
-
     def report(self, now: float) -> None:
         if (copy := self.fetch.progress()) is not None:
             donor = self._presence.membership.name(copy.donor)
@@ -352,9 +339,6 @@ class Gasloc:
             times.append(self.choice.wake_at(now))
         later = (one for one in times if one > now)
         return min(self.carrier.wake_at(), *later, float("inf"))
-
-    def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
-        return ()
 
     # To begin
 

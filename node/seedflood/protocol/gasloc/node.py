@@ -12,9 +12,7 @@ from seedflood.protocol.gasloc.transfer import Sinks
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.gate import Gate
-from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
-from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.swarm import Swarm
 
@@ -32,12 +30,12 @@ class GaslocNode(Swarm[Outputs]):
         habits: Habits | None = None,
         gate: Gate | None = None,
     ) -> None:
-        membership, outbox, habits = Membership(origins_max=rules.origins_max), Outbox(), habits or Habits()
+        outbox, habits = Outbox(), habits or Habits()
         self.rules = rules
-        self.admission = MemberAdmission(rules, verify, membership, gate, check_state=unpack)
-        presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
+        admission = MemberAdmission(rules, verify, gate, check_state=unpack)
+        presence = Presence(rules, member, sign, admission, outbox)
         self.gasloc = Gasloc(rules, presence, outbox, sinks, habits)
-        super().__init__(rules, presence, self.admission, self.gasloc, outbox, habits.patience)
+        super().__init__(presence, self.gasloc, outbox, habits.patience)
 
     @property
     def news(self) -> int:

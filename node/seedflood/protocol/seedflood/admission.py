@@ -20,7 +20,6 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import unpack as unpack_statement
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.gate import Gate
-from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Verify
 
 Objection = Literal[
@@ -59,10 +58,8 @@ class Terms(NamedTuple):
 class Admission(MemberAdmission):
     """Checks what the network says against the rules of the run, the known members and what is held already."""
 
-    def __init__(
-        self, rules: Rules, verify: Verify, membership: Membership, frontier: Frontier, gate: Gate | None = None
-    ) -> None:
-        super().__init__(rules, verify, membership, gate, check_state=unpack_statement)
+    def __init__(self, rules: Rules, verify: Verify, frontier: Frontier, gate: Gate | None = None) -> None:
+        super().__init__(rules, verify, gate, check_state=unpack_statement)
         self._rules = rules
         self._tells = rules.telling.admits
         self._frontier = frontier
@@ -80,7 +77,7 @@ class Admission(MemberAdmission):
         reason: Objection | None = None
         rules = self._rules
         end = (closed.epoch + 1) * rules.refresh_period
-        if any(one.origin not in self._membership for one in closed.frontier):
+        if any(one.origin not in self.membership for one in closed.frontier):
             reason = "unknown origin"
         elif end > rules.steps or any(Frontier([one]).last(one.origin) >= end for one in closed.frontier):
             reason = "beyond the run"
@@ -116,7 +113,7 @@ class Admission(MemberAdmission):
             return self._reject(bundle, "cut")
         if trainers is not None and origin not in trainers and not self._may_have_said(origin, terms):
             return self._reject(bundle, self.gate.objection_to(origin))
-        member = self._membership.get(origin)
+        member = self.membership.get(origin)
         if member is None:
             return self._reject(bundle, "unknown origin")
         if last >= self._rules.steps or first < 0:
@@ -131,7 +128,7 @@ class Admission(MemberAdmission):
 
     def admits_vote(self, vote: Vote) -> bool:
         """May this vote be counted? Raises PeerError for a wrong signature."""
-        member = self._membership.get(vote.origin)
+        member = self.membership.get(vote.origin)
         if member is None or (self.gate.is_closed and vote.origin not in self.gate.listed):
             self.refuse("unknown origin" if member is None else "stranger")
             return False
@@ -158,12 +155,12 @@ class Admission(MemberAdmission):
     def _may_have_said(self, origin: OriginId, terms: Terms) -> bool:
         """May a donor of ours have something that this origin said before it was removed? Once it is cut off, what is
         in no hole may come from anybody."""
-        is_former = origin in self.gate.former or self._membership.took_part(origin)
+        is_former = origin in self.gate.former or self.membership.took_part(origin)
         return origin in self.gate.cuts or (terms.is_answer and is_former)
 
     def _reject(self, bundle: Bundle, reason: Objection) -> bool:
         self.refuse(reason)
         if reason == "signature":
-            name = self._membership.name(bundle.origin)
+            name = self.membership.name(bundle.origin)
             raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
         return False

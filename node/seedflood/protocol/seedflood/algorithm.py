@@ -36,6 +36,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
 from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_votes
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
+from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
@@ -44,8 +45,10 @@ from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
 
 
-class SeedFlood:
+class SeedFlood(Algorithm):
     """SeedFlood on one node. step: the first step of the round that is measured now, or was measured last."""
+
+    step = 0
 
     def __init__(
         self,
@@ -58,7 +61,6 @@ class SeedFlood:
         patience: Patience,
         rows: Rows | None = None,
     ) -> None:
-        self.step = 0
         self.origin = presence.ours.origin
         self.rules = rules
         self.frontier = frontier

@@ -14,9 +14,7 @@ from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows
 from seedflood.protocol.swarm.gate import Gate
-from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
-from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
@@ -40,14 +38,14 @@ class Node(Swarm[Outputs]):
         gate: Gate | None = None,
         rows: Rows | None = None,
     ) -> None:
-        patience, membership = patience or Patience(), Membership(origins_max=rules.origins_max)
+        patience = patience or Patience()
         self.rules = rules
         self.frontier = Frontier()
-        self.admission = Admission(rules, verify, membership, self.frontier, gate)
+        self.admission = Admission(rules, verify, self.frontier, gate)
         outbox = Outbox(Outputs)
-        presence = Presence(rules, member, sign, membership, Neighbours(), self.admission, outbox)
+        presence = Presence(rules, member, sign, self.admission, outbox)
         self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience, rows)
-        super().__init__(rules, presence, self.admission, self.seedflood, outbox, patience)
+        super().__init__(presence, self.seedflood, outbox, patience)
         self.applied = self.seedflood.applied
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.donors, self.inquiry, self.watch = exchange.donors, exchange.inquiry, exchange.watch

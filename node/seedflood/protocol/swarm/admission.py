@@ -22,24 +22,24 @@ NOT_LISTED = "the host is not on the roster of this run; its operator adds it by
 
 class MemberAdmission:
     """Decides whom we link with and which statements may be used. gate: by default the run is open. check_state: raises
-    PeerError for bytes that no honest host of this algorithm states (`Member.algorithm`)."""
+    PeerError for bytes that no honest host of this algorithm states (`Member.algorithm`). membership: the statements
+    that were used."""
 
     def __init__(
         self,
         rules: SwarmRules,
         verify: Verify,
-        membership: Membership,
         gate: Gate | None = None,
         *,
         check_state: Callable[[bytes], object],
     ) -> None:
         self.gate = gate or Gate(verify)
+        self.membership = Membership(origins_max=rules.origins_max)
         self.refused: dict[str, int] = {}
         """How much input of others was not used, by reason."""
         self._run_id = rules.run_id
         self._base_digest = rules.base_digest
         self._verify = verify
-        self._membership = membership
         self._check_state = check_state
         self._twins: set[OriginId] = set()
         """Origins that are known to have two keys."""
@@ -53,10 +53,10 @@ class MemberAdmission:
         if not self.gate.may_link(hello.member.public_key):
             self.refuse(self.gate.objection(hello.member) or "stranger")
             raise PeerError(NOT_LISTED, reason="roster")
-        if not self._membership.has_room_for(hello.member):
+        if not self.membership.has_room_for(hello.member):
             self.refuse("too many origins")
-            raise PeerError(f"{len(self._membership)} origins take part, and no more are let in", reason="busy")
-        if self._membership.is_taken(hello.member):
+            raise PeerError(f"{len(self.membership)} origins take part, and no more are let in", reason="busy")
+        if self.membership.is_taken(hello.member):
             self._note_twin(hello.member)
             raise PeerError("the origin id of the peer is that of another key", reason="identity")
         self.check_member(hello.member)
@@ -68,12 +68,12 @@ class MemberAdmission:
         that has another key than is known for its origin id, or whose subject is not on the roster, is only counted."""
         if not self.hears(member):
             return
-        if not self._membership.has_room_for(member):
+        if not self.membership.has_room_for(member):
             self.refuse("too many origins")
-        if self._membership.is_taken(member):
+        if self.membership.is_taken(member):
             self._note_twin(member)
         self._check_state(member.algorithm)
-        if self._membership.is_news(member) and not self.is_signed(member):
+        if self.membership.is_news(member) and not self.is_signed(member):
             self.refuse("signature")
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
 

@@ -1,7 +1,9 @@
 """The seam between a swarm and what it trains by."""
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
@@ -9,61 +11,74 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.view import Blocker, View
 
 
-class Algorithm(Protocol):
+class Algorithm(ABC):
     """One way of training, as a pure state machine that a `Swarm` calls.
 
     It decides by what it is told and by what the swarm knows. What it wants done goes to the outbox that both share. No
     method blocks, does input or output, or reads a clock. A method that raises `PeerError` has changed nothing but
     counters.
+
+    What is not abstract here suits an algorithm that keeps nothing, orders nothing and waits for nobody.
     """
 
     # What the swarm says of us
 
     @property
+    @abstractmethod
     def has_spoken(self) -> bool:
         """Has this node said in this life from which step on it takes part?"""
 
     @property
     def is_forgetful(self) -> bool:
         """Is it unknown what earlier lives of this node said?"""
+        return False
 
     def hear_of_past(self, member: Member) -> None:
         """The network knows this statement, which an earlier life of this node made."""
 
+    @abstractmethod
     def has_ended(self, member: Member) -> bool:
         """Does an origin state here that it has ended the run? Who leaves before has not."""
 
     def state(self) -> bytes:
         """The algorithm's part of our next membership statement (`Member.algorithm`): ALGORITHM_BYTES_MAX bytes at
         most."""
+        return b""
 
     def held(self) -> tuple[Held, ...]:
         """What is held here, for the first message on a new link."""
+        return ()
 
     # What operators are shown
 
     @property
+    @abstractmethod
     def phase(self) -> str:
         """Where in its life this node is, in a word or two."""
 
     @property
+    @abstractmethod
     def step(self) -> int:
         """How far it is, of the steps of the run."""
 
     @property
+    @abstractmethod
     def is_ready(self) -> bool:
         """Does it take part as others expect it to?"""
 
     @property
     def is_doubted(self) -> bool:
         """Is what it holds in doubt: seen to differ from what others hold, and not seen to be right since?"""
+        return False
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
         """Why this node does not move: for whom it waits, since when, and which step is missing. Empty if it waits for
         nobody."""
+        return ()
 
     def describe(self, view: View) -> View:
         """Adds what only it knows to what the swarm knows."""
+        return view
 
     # What happened
 
@@ -78,6 +93,7 @@ class Algorithm(Protocol):
 
     def disconnected(self, peer: OriginId) -> None: ...
 
+    @abstractmethod
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         """Raises PeerError, having used nothing, if the message is not allowed."""
 
@@ -103,6 +119,8 @@ class Algorithm(Protocol):
 
     def wake_at(self, now: float) -> float:
         """The moment at which time alone makes something due; infinite if only news can."""
+        return math.inf
 
     def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
         """Takes the messages that are to be flooded to this neighbour."""
+        return ()

@@ -13,7 +13,6 @@ from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.delays import HopDelays, bound_seconds
 from seedflood.protocol.swarm.liveness import Liveness
-from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import (
     ALGORITHM_BYTES_MAX,
     INCARNATION_MAX,
@@ -34,8 +33,9 @@ a copy of our key."""
 
 
 class Presence:
-    """membership: the newest statement of everyone, ours included. changed: the origins of whom there is news; the
-    algorithm clears it when it has looked. algorithm: what this swarm trains by; set before anything happens."""
+    """rules, admission: of this node. membership: the newest statement of everyone, ours included. changed: the origins
+    of whom there is news; the algorithm clears it when it has looked. algorithm: what this swarm trains by; set before
+    anything happens."""
 
     algorithm: Algorithm
 
@@ -44,22 +44,19 @@ class Presence:
         rules: SwarmRules,
         member: Member,
         sign: Sign,
-        membership: Membership,
-        neighbours: Neighbours,
         admission: MemberAdmission,
         outbox: Outbox[Outputs],
     ) -> None:
         self.changed: set[OriginId] = set()
         self.sign = sign
-        self.membership = membership
-        self.neighbours = neighbours
+        self.rules = rules
+        self.admission = admission
+        self.membership = admission.membership
+        self.neighbours = Neighbours()
         self.liveness = Liveness()
         self.delays = HopDelays()
         self._is_loss_told = False
-        self._clients = rules.clients
-        self._steps = rules.steps
         self._statement = OwnStatement(member, rules.run_id, sign)
-        self._admission = admission
         self._outbox = outbox
 
     @property
@@ -92,7 +89,7 @@ class Presence:
         word = self.membership.spoken(self.ours.origin)
         if word is not None and not word.has_left:
             self.declare(first_step=min(first, word.first_step), last_step=None)
-        elif word is None or first < self._steps:
+        elif word is None or first < self.rules.steps:
             self.declare(first_step=first, last_step=None)
 
     def leave(self, last_step: int) -> None:
@@ -111,12 +108,12 @@ class Presence:
     def believe(self, members: Iterable[Member], source: OriginId) -> None:
         """Takes statements whose signatures were checked."""
         for member in members:
-            if self.membership.is_taken(member) or self._admission.gate.objection(member) is not None:
+            if self.membership.is_taken(member) or self.admission.gate.objection(member) is not None:
                 continue
             if member.origin == self.ours.origin:
                 self._hear_of_us(member, source)
             elif self.membership.is_news(member):
-                self._outbox.outputs.events += self.membership.describe_news(member, self._clients)
+                self._outbox.outputs.events += self.membership.describe_news(member, self.rules.clients)
                 self._keep(member)
                 self.neighbours.spread(member, source)
 
@@ -157,7 +154,7 @@ class Presence:
         ends. If that was wrong, it outbids the other when it is started again. Two processes that start at the same
         moment outbid each other a few times, until one of them gives up. Nothing outbids INCARNATION_MAX.
         """
-        if member.signature == self.ours.signature or not self._admission.is_signed(member):
+        if member.signature == self.ours.signature or not self.admission.is_signed(member):
             return
         is_newer = member.age > self.ours.age
         if is_newer or member.incarnation != self.ours.incarnation:

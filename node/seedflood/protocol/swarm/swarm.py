@@ -9,26 +9,23 @@ from typing import Any, Generic
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Hello, Member, Members, Message, Ping, Pong
 from seedflood.protocol.swarm.outbox import Outbox, Wanted
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.roster import Roster
-from seedflood.protocol.swarm.rules import Patience, SwarmRules
+from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.view import make_view
 from seedflood.protocol.view import Blocker, View
 
 
 class Swarm(Generic[Wanted]):
-    """presence: who is there. admission: who is let in. algorithm: what the nodes of this run train by."""
+    """presence: who is there. algorithm: what the nodes of this run train by. outbox: what all parts share."""
 
     def __init__(
         self,
-        rules: SwarmRules,
         presence: Presence,
-        admission: MemberAdmission,
         algorithm: Algorithm,
         outbox: Outbox[Wanted],
         patience: Patience,
@@ -36,11 +33,10 @@ class Swarm(Generic[Wanted]):
         self.origin = presence.ours.origin
         self.membership = presence.membership
         self.neighbours = presence.neighbours
-        self._rules = rules
+        self._rules = presence.rules
         self._presence = presence
-        self.admission = admission
-        self.gate = admission.gate
-        self._clients = rules.clients
+        self.admission = presence.admission
+        self.gate = self.admission.gate
         self._contradictions_told = 0
         self._dropped: set[OriginId] = set()
         """Neighbours whose links are to end; what still comes from them is not heard."""
@@ -85,7 +81,7 @@ class Swarm(Generic[Wanted]):
             return [(entry.origin, entry.name) for entry in self.gate.entries() if entry.origin in awaited]
         words = [word for word in self.membership.words() if word.origin not in ended]
         still: list[tuple[OriginId | None, str]] = [(word.origin, word.name) for word in words]
-        unknown = self._clients - len(ended) - len(still)
+        unknown = self._rules.clients - len(ended) - len(still)
         return still + ([(None, f"{unknown} more host{'s' if unknown > 1 else ''}")] if unknown > 0 else [])
 
     # What happened
@@ -253,7 +249,7 @@ class Swarm(Generic[Wanted]):
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
-        return self._algorithm.describe(make_view(self._algorithm, self._presence, self.admission, now))
+        return self._algorithm.describe(make_view(self._presence, now))
 
     def _flooding(self) -> Iterator[tuple[OriginId, Message]]:
         """What is queued for each neighbour: statements first, so that an origin's key precedes what it says."""

@@ -7,16 +7,14 @@ say so, though its own last statement still names them.
 from collections.abc import Collection, Iterable
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.swarm.admission import MemberAdmission
-from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Edge, MemberStatus, MemberView, View
 
 
-def make_view(algorithm: Algorithm, presence: Presence, admission: MemberAdmission, now: float) -> View:
+def make_view(presence: Presence, now: float) -> View:
     """A node of any swarm as it is seen now."""
-    membership = presence.membership
+    membership, algorithm, admission = presence.membership, presence.algorithm, presence.admission
     edges = stated_edges(membership.all())
     reached = reach(presence.ours.origin, edges)
     members = tuple(
