@@ -169,6 +169,15 @@ def test_objectives_know_a_model_and_neither_rows_nor_settings():
     assert strangers == set()
 
 
+def test_scores_know_neither_model_nor_settings():
+    rooms = ("seedflood.training.rewards", "seedflood.errors")
+    known = {one for name, found in IMPORTS.items() if name.startswith("training/rewards/") for one in found}
+    assert {one for one in known if is_within(one, "seedflood") and not any(is_within(one, r) for r in rooms)} <= {
+        "seedflood"
+    }
+    assert not any(is_within(one, "torch") for one in known)
+
+
 def test_what_runs_on_a_host_knows_no_laboratory():
     importers = {name for room in LABORATORY for name in importers_of(room)}
     assert outside(importers, *(f"{room}/" for room in LABORATORY)) == set()

@@ -1,0 +1,1 @@
+"""What a text that a model wrote is worth."""

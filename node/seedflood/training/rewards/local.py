@@ -1,0 +1,117 @@
+"""A score that is a function in a file of the operator, in a process of its own.
+
+Such a file is code, so a host runs it only if its operator allows it, and only the file whose SHA-256 stands in
+`[run]`: nothing of it ever comes over the network. The process lives as long as the score and takes one text after the
+other. It has limits of CPU, memory and time for each; it may not write files, start programs or open sockets
+(`inside`). This guards against mistakes of the author, not against malice: the file can read what the node can.
+
+One text that loops or crashes ends the process, and the next one gets another. Hashes of Python are not random there,
+so equal texts get equal scores on all hosts, as long as the function itself does not draw.
+"""
+
+import hashlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seedflood.errors import ConfigError
+from seedflood.training.rewards import inside
+from seedflood.training.rewards.scorer import ScoreError
+
+LOADING_SECONDS_MAX = 60.0
+
+
+class Limits(NamedTuple):
+    """Of one text: seconds on a CPU, and on the clock, which a host under load needs more of. memory_bytes: address
+    space of the process."""
+
+    cpu_seconds: int = 5
+    seconds: float = 60.0
+    memory_bytes: int = 1 << 30
+
+
+LIMITS = Limits()
+
+
+def read_source(path: Path, sha256: str | None) -> bytes:
+    """The file of a score. Raises ConfigError if it is not there, or is another one than the run names."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"Cannot read {path} ({error.strerror}): correct score in [run.objective].") from error
+    found = hashlib.sha256(source).hexdigest()
+    if found != sha256:
+        named = "has none" if sha256 is None else f"names {sha256[:12]}..."
+        raise ConfigError(
+            f'{path} has the SHA-256 {found}, and [run.objective] {named}: write score_sha256 = "{found}" if this is '
+            "the file that all hosts shall use."
+        )
+    return source
+
+
+class LocalScore:
+    """The function of this name in a source, as a score. Raises ConfigError if it cannot be loaded."""
+
+    def __init__(self, path: Path, source: bytes, function: str, limits: Limits = LIMITS) -> None:
+        self._limits = limits
+        self._first = {"source": source.decode(errors="replace"), "path": str(path), "function": function}
+        try:
+            self._start()
+        except ScoreError as fault:
+            raise ConfigError(f"{path} gives no score {function} ({fault}): correct the file.") from fault
+
+    def __call__(self, prompt: str, completion: str, row: Mapping[str, object]) -> float:
+        """Raises ScoreError."""
+        if self._process.poll() is not None:
+            self._start()
+        return float(self._ask({"prompt": prompt, "completion": completion, "row": row}, self._limits.seconds))
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-s", "-P", str(inside.__file__)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+            cwd="/",
+        )
+        self.close = weakref.finalize(self, _end, self._process)
+        limits = self._limits._asdict()
+        self._ask({**self._first, "limits": limits}, LOADING_SECONDS_MAX)
+
+    def _ask(self, question: Mapping[str, Any], seconds: float) -> float:
+        """The answer of the process. One that gives none is ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None, "a pipe"
+        assert stdout is not None, "a pipe"
+        reply, deadline = b"", time.monotonic() + seconds
+        try:
+            stdin.write(json.dumps(question, default=str).encode() + b"\n")
+            stdin.flush()
+            while not reply.endswith(b"\n"):
+                if not select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    raise ScoreError("took too long", f"more than {seconds:g} s")
+                if not (piece := os.read(stdout.fileno(), 4096)):
+                    raise ScoreError("ended its process", f"exit status {self._process.wait()}")
+                reply += piece
+        except (ScoreError, OSError):
+            self.close()
+            raise
+        answer = json.loads(reply)
+        if "kind" in answer:
+            raise ScoreError(answer["kind"], answer["detail"])
+        return float(answer["score"])
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

@@ -1,0 +1,139 @@
+"""A score from a file, in a process of its own."""
+
+import hashlib
+import os
+import signal
+
+import pytest
+
+from seedflood.errors import ConfigError
+from seedflood.training.rewards.local import Limits, LocalScore, read_source
+from seedflood.training.rewards.scorer import Guarded
+
+FILE = """
+import ctypes, math, os, socket, subprocess, sys, threading, time
+
+def score(prompt, completion, row):
+    print("this goes nowhere")
+    return eval(completion)
+
+def forget(): globals().clear()
+"""
+LIMITS = Limits(cpu_seconds=1, seconds=20.0, memory_bytes=1 << 29)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The score whose value is what the completion says."""
+    return LocalScore(tmp_path_factory.mktemp("scores") / "file.py", FILE.encode(), "score", LIMITS)
+
+
+@pytest.fixture
+def score(local):
+    return Guarded("file.py:score", local)
+
+
+def test_the_function_sees_prompt_completion_and_row(score, caplog):
+    assert score("abc", "len(prompt) / 10", {}) == 0.3
+    assert score("", "row['a'][1]", {"a": [0.25, 0.5]}) == 0.5
+    assert score("", "True", {}) == 1.0
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("float('nan')", "not a number"),
+        ("math.inf", "out of range"),
+        ("1.01", "out of range"),
+        ("-1", "out of range"),
+        ("None", "TypeError"),
+        ("sys.exit()", "SystemExit"),
+        ("row['none']", "KeyError"),
+        ("bytearray(1 << 31)", "MemoryError"),
+        ("os._exit(3)", "ended its process"),
+        ("os.kill(os.getpid(), 9)", "ended its process"),
+        ("any(iter(int, 1))", "ended its process"),
+        ("socket.socket()", "PermissionError"),
+        ("socket.create_connection(('127.0.0.1', 9))", "PermissionError"),
+        ("subprocess.run(['true'])", "PermissionError"),
+        ("os.system('true')", "PermissionError"),
+        ("os.fork()", "PermissionError"),
+    ],
+)
+def test_what_goes_wrong_counts_as_nothing_is_told_once_and_the_next_text_is_scored(score, caplog, text, kind):
+    assert score("", text, {}) == 0.0
+    assert score("", "0.5", {}) == 0.5
+    assert score("", text, {}) == 0.0
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith(f"score file.py:score: {kind}")
+
+
+def test_what_waits_too_long_is_ended(caplog):
+    local = LocalScore("file.py", FILE.encode(), "score", LIMITS._replace(seconds=0.5))
+    score = Guarded("file.py:score", local)
+    assert score("", "threading.Event().wait()", {}) == 0.0
+    assert caplog.messages == ["score file.py:score: took too long (more than 0.5 s); such a text counts as 0"]
+
+
+def test_one_process_scores_many_texts_and_another_one_follows_a_crash(score):
+    first, second = (score("", "os.getpid() / 2**40", {}) for _ in range(2))
+    assert first == second
+    score("", "os._exit(0)", {})
+    assert score("", "os.getpid() / 2**40", {}) not in (0.0, first)
+
+
+def test_nothing_is_written(score, tmp_path, caplog):
+    assert score("", f"open({str(tmp_path / 'file')!r}, 'w').write('a' * 100_000)", {}) == 0.0
+    assert caplog.messages[0].startswith("score file.py:score: OSError")
+    assert not any(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_the_kernel_refuses_the_network_too(score):
+    """Where it gives namespaces: without the one of its own a process could reach a host through C."""
+    if score("", "float(os.readlink('/proc/self/ns/net') == prompt)", {}) == 1.0:
+        pytest.skip("no namespace")
+    assert score(os.readlink("/proc/self/ns/net"), "float(os.readlink('/proc/self/ns/net') == prompt)", {}) == 0.0
+
+
+def test_equal_texts_have_equal_hashes_in_every_process(local):
+    first = local("", "hash('abc') / 2**64", {})
+    local.close()
+    assert local("", "hash('abc') / 2**64", {}) == first
+
+
+def test_the_process_ends_with_the_score():
+    local = LocalScore("file.py", FILE.encode(), "score", LIMITS)
+    pid = round(local("", "os.getpid()", {}))
+    os.kill(pid, signal.SIGCONT)  # it is there
+    del local
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("def score(:", "SyntaxError"),
+        ("import not_there", "ModuleNotFoundError"),
+        ("score = 3", "NameError"),
+        ("import os; os._exit(1)", "ended its process"),
+        ("import socket; socket.socket()", "PermissionError"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded_is_refused_at_once(source, fault):
+    with pytest.raises(ConfigError, match=rf"^file.py gives no score score \({fault}.*\): correct the file.$"):
+        LocalScore("file.py", source.encode(), "score", LIMITS)
+
+
+def test_only_the_file_that_the_run_names_is_read(tmp_path):
+    path = tmp_path / "file.py"
+    path.write_text(FILE)
+    digest = hashlib.sha256(FILE.encode()).hexdigest()
+    assert read_source(path, digest) == FILE.encode()
+    for other, named in ((None, "has none"), ("0" * 64, "names 000000000000...")):
+        with pytest.raises(ConfigError, match=f'{digest}, and .* {named}: write score_sha256 = "{digest}" if'):
+            read_source(path, other)
+    with pytest.raises(ConfigError, match=r"Cannot read .*none.py \(No such file or directory\)"):
+        read_source(tmp_path / "none.py", digest)
