@@ -12,8 +12,9 @@ that every sum of a matrix product is exact in float64, in any order and on any 
 is done element by element, in single IEEE 754 operations: Cholesky's factor of the Gram matrix, and the columns divided
 by it. Twice as many columns as are wanted are iterated, so that the wanted ones converge in few rounds.
 
-It takes 13 products of each weight with as many columns as the rank when a model is loaded (OPT-125M on one busy core:
-20 s). Two-sided estimates keep drawn bases: their one rate for all coordinates is too high for the steep ones here.
+It takes 13 products of each weight with as many columns as the rank when a model is loaded. Each product reads the
+weight in parts that stay in a processor's cache, or rounding them would take most of the time (benchmarks/RESULTS.md).
+Two-sided estimates keep drawn bases: their one rate for all coordinates is too high for the steep ones here.
 
 Shapes: M rows and N columns of a weight, K columns that are iterated, H that are kept, X either side.
 """
@@ -37,8 +38,8 @@ EXACT_BITS = 52
 """Integers up to 2^53 are exact in float64; one bit is spare, since rounding up may reach the next power of two."""
 
 WEIGHT_BITS = 15
-CHUNK_ELEMENTS = 1 << 22
-"""How many elements of a weight are float64 at once: 32 MB."""
+CHUNK_ELEMENTS = 1 << 18
+"""How many elements of a weight are float64 at once: 2 MB, which stay in the cache."""
 
 PIVOT_LEAST = 2.0**-32
 """If less than this part of a column, squared, is new after the columns before it, it is no direction of its own."""
@@ -78,9 +79,10 @@ class _Integers:
 
     def __init__(self, weight_MN: Tensor) -> None:
         self._weight_MN = weight_MN
-        largest = float(weight_MN.abs().max()) if weight_MN.numel() else 0.0
+        least, most = map(float, weight_MN.aminmax()) if weight_MN.numel() else (0.0, 0.0)
+        largest = max(-least, most)
         assert numpy.isfinite(largest), "weights are finite"
-        self._shift = WEIGHT_BITS - int(numpy.frexp(largest)[1])
+        self._scale = 2.0 ** (WEIGHT_BITS - int(numpy.frexp(largest)[1]))
         self._rows = max(1, CHUNK_ELEMENTS // weight_MN.shape[1])
 
     def times(self, right_NK: Floats) -> Floats:
@@ -100,8 +102,8 @@ class _Integers:
         return range(0, len(self._weight_MN), self._rows)
 
     def _chunk(self, row: int) -> Floats:
-        part = self._weight_MN[row : row + self._rows].to("cpu", torch.float64).numpy()
-        rounded_XN: Floats = numpy.rint(numpy.ldexp(part, self._shift))
+        part_XN = self._weight_MN[row : row + self._rows].to("cpu", torch.float64, copy=True)
+        rounded_XN: Floats = part_XN.mul_(self._scale).round_().numpy()
         return rounded_XN
 
 
@@ -131,7 +133,7 @@ def _orthonormal(columns_XK: Floats) -> Floats:
 def _rounded(columns_XK: Floats, bits: int) -> Floats:
     """Every column as integers of at most 2^bits, each in units of its own power of two."""
     _, exponent_K = numpy.frexp(numpy.abs(columns_XK).max(axis=0))
-    rounded_XK: Floats = numpy.rint(numpy.ldexp(columns_XK, bits - exponent_K))
+    rounded_XK: Floats = numpy.rint(columns_XK * numpy.ldexp(1.0, bits - exponent_K))
     return rounded_XK
 
 
