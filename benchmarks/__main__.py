@@ -20,6 +20,7 @@ from benchmarks import (
     forger,
     gradient,
     join,
+    large,
     latency,
     learn,
     long_runs,
@@ -55,6 +56,7 @@ LONG = (
     "exchange",
     "forger",
     "join",
+    "large",
     "learn",
     "long-runs",
     "opening",
@@ -67,6 +69,7 @@ LONG = (
 )
 """Only by name: they take minutes and hours."""
 PARTS: Mapping[str, Collection[str]] = {
+    "large": large.PARTS,
     "learn": learn.PARTS,
     "long-runs": long_runs.ESTIMATES,
     "pretrain": pretrain.PARTS,
@@ -96,7 +99,9 @@ def main(
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="soak: a new folder for samples.csv, logs and state. rates: of courses, to go on."),
+        typer.Option(
+            help="soak: a new folder for samples.csv, logs and state. rates: of courses, to go on. large: of make real."
+        ),
     ] = None,
 ) -> None:
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
@@ -106,6 +111,7 @@ def main(
         "exchange": exchange.run,
         "forger": forger.run,
         "join": join.run,
+        "large": partial(large.run, part or (), folder),
         "learn": partial(learn.run, part or ()),
         "long-runs": partial(long_runs.run, part or ()),
         "opening": opening.run,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seedflood.host.seedflood.engine import TOO_LONG
+from seedflood.host.seedflood.engine import TOO_LONG, WORSE
 from seedflood.offline.learned import rebuild, replay
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX
 from seedflood.protocol.seedflood.payload import encode_loss
@@ -65,6 +65,15 @@ async def test_a_rate_whose_first_step_is_too_long_is_halved_before_it_and_all_s
     for host in hosts:
         assert (TOO_LONG in [event["event"] for event in host.hub.events]) == is_halved
         assert [step for step, _ in host.hub.history.halvings] == [0] * is_halved
+
+
+@pytest.mark.parametrize(("changes", "is_worse"), [({}, False), ({"learning_rate": 100.0}, True)])
+async def test_where_hosts_cannot_go_back_each_says_that_all_lose_more_than_before(cluster, changes, is_worse):
+    hosts = await cluster.ring(3, {**GRADIENT, "batch_size": 16, "window": "bounded", "steps": 24, **changes})
+    results = await cluster.finish()
+    assert {result["rate_halvings"] for result in results} == {0}
+    for host in hosts:
+        assert (WORSE in [event["event"] for event in host.hub.events]) == is_worse
 
 
 @pytest.mark.parametrize(("lie", "changes", "is_halved"), [(LOSS_MAX, {"learning_rate": 100.0}, True), (1, {}, False)])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy
 import structlog
 
 from seedflood.config import Settings
@@ -35,12 +36,18 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
+from seedflood.training.seedflood.control import Control, block_length
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
 
 TOO_LONG = "the first step would be too long for this model: the learning rate was halved before it"
 UNLEARNED = "the hosts lose more than before: back to the best state of this epoch, with half the learning rate"
+WORSE = (
+    "the hosts lose more than before, and only strict windows take that back: stop this run, and begin another one "
+    "with a lower learning rate"
+)
+FAST = "the learning rate is more than twice the default, and only strict windows halve one that is too high"
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -57,6 +64,8 @@ async def open_seedflood(
     _log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
+    if run.seedflood.window != "strict" and trainer.replica.learning_rate > 2 * trainer.replica.default_rate:
+        _log.warning(FAST, learning_rate=trainer.replica.learning_rate, default=trainer.replica.default_rate)
     if node.quantize is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
         _log.warning(say, quantize=node.quantize)
@@ -93,6 +102,8 @@ class SeedfloodEngine(Engine):
         self._news = 0
         self._halvings: int | None = None
         """How often the learning rate has been halved; None before the first window of this process."""
+        self._control = Control(numpy.zeros(0, numpy.int64))
+        """What this host makes of the losses of all, in windows in which hosts cannot act on them together."""
 
     @property
     def frame_bytes_max(self) -> int:
@@ -162,9 +173,20 @@ class SeedfloodEngine(Engine):
         step = window.steps[1] + 1
         self._results.evaluate_on_the_way(step)
         is_round = window.steps[0] <= window.steps[1]
+        if is_round and self._settings.run.seedflood.window != "strict":
+            self._look_for_worse(window)
         pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
         if is_round and self.report.is_due(self._shell.clock(), pause):
             self._tell_progress(window, step)
+
+    def _look_for_worse(self, window: ClosedWindow) -> None:
+        """By the last step of a window: what strict windows would take back is told."""
+        step = window.steps[1]
+        losses = {update.origin: update.loss for update in window.updates if update.step == step}
+        control = self._control.hear(losses, self._control.best_F)
+        self._control, back = control.judge(block_length(self._settings.run.seedflood.refresh_period))
+        if back is not None:
+            self._hub.tell(WORSE, "warning", step=step)
 
     def _tell_progress(self, window: ClosedWindow, step: int) -> None:
         hub, counters = self._hub, self._shell.links.totals.stats().values()

@@ -23,6 +23,9 @@ batch of a few rows promises more than it loses at any rate.
 What is folded is not taken back, so a run goes back within its epoch. The number of halvings stands with the
 coefficients of the epoch, so hosts that are given its sum know it, too.
 
+All this is of strict windows. In other windows hosts hold a step at different times, and what is certified tells no
+losses: there each host only warns, by the same blocks of what it heard in time (`host/seedflood/engine`).
+
 Shapes: F coefficients (subspace.py).
 """
 
