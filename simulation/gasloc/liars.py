@@ -14,7 +14,6 @@ from fractions import Fraction
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
 from seedflood.protocol.gasloc.messages import (
-    DEGREE_MAX,
     NEWEST,
     Accept,
     Chunk,
@@ -300,7 +299,7 @@ def _slow_down(liar: Liar, seconds: float) -> None:
 def _overstate(liar: Liar) -> list[bytes]:
     """In this round it has very many partners, by its word."""
     gasloc = liar.host.node.gasloc
-    gasloc.exchange._slots = DEGREE_MAX
+    gasloc.exchange._slots = 0xFFFF
     return []
 
 

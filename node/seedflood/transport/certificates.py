@@ -47,8 +47,8 @@ CLOCKS_SECONDS = 86_400
 PEM_BYTES_MAX = 8192
 """The most bytes of a certificate that are parsed. Ours have some 800."""
 
-_KEY_BYTES, _SIGNATURE_BYTES = 32, 64
-"""A statement on the wire: the origin's public key, and its signature."""
+_KEY_BYTES = 32
+"""A statement on the wire is the origin's public key, and its signature."""
 
 Verify = Callable[[bytes, bytes, bytes], bool]
 """Did this public key sign this message with that signature?"""

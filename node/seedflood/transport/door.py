@@ -53,10 +53,6 @@ class Door:
         self._told: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._lines = Bucket(LINES, LINES.burst, 0.0)
 
-    @property
-    def half_open(self) -> int:
-        return len(self._half_open)
-
     async def watch(self) -> None:
         """Counts and tells of connections that open no stream; never ends."""
         while True:

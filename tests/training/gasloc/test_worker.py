@@ -120,8 +120,7 @@ def test_the_whole_gradient_is_clipped(monkeypatch):
     monkeypatch.setattr(worker_module, "GRADIENT_NORM_MAX", 0.01)
     one = worker_of(optimiser="SGD", learning_rate=1.0, weight_decay=0.0)
     before_F = one.flat.values_F.clone()
-    done = one.take_steps(1)
-    assert done.gradient_norm > 0.01
+    one.take_steps(1)
     assert torch.linalg.vector_norm(one.flat.values_F - before_F) == pytest.approx(0.01, rel=1e-3)
 
 

@@ -156,11 +156,6 @@ class Ledger:
         self.serial += 1
         return self.serial - 1
 
-    @property
-    def is_ahead(self) -> bool:
-        """Is there a part that no checkpoint contains?"""
-        return any(one.serial == self.serial for _, one in self.entries())
-
     def checkpointed(self, serial: int) -> list[tuple[OriginId, int]]:
         """This checkpoint is durable. Returns (partner, round) of everything that is not needed any more."""
         done = [(origin, one) for origin, one in self.entries() if 0 < one.serial <= serial]

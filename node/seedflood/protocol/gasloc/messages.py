@@ -21,7 +21,6 @@ NEWEST = bytes(DIGEST_BYTES)
 """Names no content: the newest checkpoint is wanted, whatever it is."""
 
 SIZE_MAX = 1 << 48
-DEGREE_MAX = (1 << 16) - 1
 
 
 class Kind(IntEnum):

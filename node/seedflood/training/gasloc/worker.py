@@ -63,8 +63,8 @@ class WorkerSettings:
 class LocalSteps:
     """The result of some consecutive local steps.
 
-    step: the first one. loss: their mean loss. tokens: how many were predicted. gradient_norm: the largest one, before
-    clipping. skipped: how many steps changed nothing because their gradient was not finite.
+    step: the first one. loss: their mean loss. tokens: how many were predicted. skipped: how
+    many steps changed nothing because their gradient was not finite.
     """
 
     step: int
@@ -72,7 +72,6 @@ class LocalSteps:
     loss: float
     tokens: int
     seconds: float
-    gradient_norm: float
     skipped: int
 
 
@@ -98,20 +97,19 @@ class Worker:
         begun = time.perf_counter()
         device = self.flat.values_F.device
         losses = torch.zeros(count, dtype=torch.float64, device=device)
-        norms = torch.zeros(count, dtype=torch.float32, device=device)
         tokens = skipped = 0
         for index in range(count):
             batch = self._data.batch(self._origin, self.step)
             losses[index] = self._measure(batch)
             tokens += self._data.objective.count(batch)
-            norms[index] = norm = torch.linalg.vector_norm(self.flat.gradients_F)
+            norm = torch.linalg.vector_norm(self.flat.gradients_F)
             if torch.isfinite(norm):
                 self._descend(norm)
             else:
                 skipped += 1
             self.step += 1
-        loss, norm_max = float(losses.mean()), float(norms.max())
-        return LocalSteps(self.step - count, count, loss, tokens, time.perf_counter() - begun, norm_max, skipped)
+        loss = float(losses.mean())
+        return LocalSteps(self.step - count, count, loss, tokens, time.perf_counter() - begun, skipped)
 
     def gradient(self, batch: Batch) -> float:
         """Fills `flat.gradients_F` with the gradient of a batch's mean loss, and returns that loss."""
