@@ -63,7 +63,11 @@ def run() -> dict[str, Metric]:
 def _loss(kind: Quantisation | None, seed: int) -> float:
     shared = shared_folder()
     run_settings = RunSettings.of(task="sst2", estimate="gradient", steps=STEPS, clients=ORIGINS, seed=seed)
-    node = {"model_path": shared / "models" / "tiny-opt", "data": str(shared / "data" / "sst2"), "quantize": kind}
+    node = {
+        "model_path": shared / "models" / "tiny-opt",
+        "data": str(shared / "data" / "sst2"),
+        "dtype": kind or "auto",
+    }
     return fine_tune(run_settings, node_told=node).evaluation.loss
 
 

@@ -332,14 +332,14 @@ def test_an_audit_that_cannot_know_what_was_applied_says_so(write, run, sentence
     ("run", "sentence"),
     [
         ("steps = 20000\n", "has 640 columns of epochs, more than 512: increase refresh_period"),
-        ('mode = "gasloc"\n[run.objective]\ntask = "lm"\n', 'quantize is for mode = "seedflood": leave it out'),
+        ('mode = "gasloc"\n[run.objective]\ntask = "lm"\n', 'dtype = "int8" is for mode = "seedflood": leave it out'),
     ],
 )
 def test_quantised_weights_that_cannot_hold_the_run_are_told(write, run, sentence):
-    quantize = '[node]\nquantize = "int8"\n'
+    dtype = '[node]\ndtype = "int8"\n'
     with pytest.raises(ConfigError, match=sentence):
-        load_settings(write(f"{quantize}[run]\n{run}"))
-    assert load_settings(write(quantize)).node.quantize == "int8"
+        load_settings(write(f"{dtype}[run]\n{run}"))
+    assert load_settings(write(dtype)).node.quantisation == "int8"
 
 
 def test_a_roster_without_an_operator_says_what_is_missing(write):

@@ -24,8 +24,8 @@ async def test_hosts_of_unlike_dtype_and_memory_end_with_one_digest(cluster, cha
     run = {**GRADIENT, "clients": 4, "steps": 12, "refresh_period": 4, **changes}
     await cluster.start("a", [], run)
     await cluster.start("b", ["a"], run, {"dtype": "bfloat16", "micro_batch": 1})
-    await cluster.start("c", ["a", "b"], run, {"micro_batch": 3, "quantize": "int8"})
-    await cluster.start("d", ["a"], run, {"quantize": "nf4"})
+    await cluster.start("c", ["a", "b"], run, {"micro_batch": 3, "dtype": "int8"})
+    await cluster.start("d", ["a"], run, {"dtype": "nf4"})
     results = await cluster.finish()
     assert len({result["digest"] for result in results}) == 1
     assert all(result["updates"] == 48 for result in results)

@@ -95,16 +95,17 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_quantize(self) -> Self:
-        if self.node.quantize is None:
+        if self.node.quantisation is None:
             return self
         if self.run.mode != "seedflood":
-            raise ValueError('[node] quantize is for mode = "seedflood": leave it out')
+            raise ValueError(f'[node] dtype = "{self.node.dtype}" is for mode = "seedflood": leave it out')
         table = self.run.seedflood
         columns = -(-self.run.steps // table.refresh_period) * table.rank
         if columns > QUANTIZED_COLUMNS_MAX:
             raise ValueError(
-                f"[node] quantize keeps every epoch beside the weights, and this run has {columns} columns of epochs, "
-                f"more than {QUANTIZED_COLUMNS_MAX}: increase refresh_period of [run.seedflood], or leave quantize out"
+                f'[node] dtype = "{self.node.dtype}" keeps every epoch beside the weights, and this run has {columns} '
+                f"columns of epochs, more than {QUANTIZED_COLUMNS_MAX}: increase refresh_period of [run.seedflood], or "
+                "leave dtype out"
             )
         return self
 

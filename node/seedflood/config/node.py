@@ -4,7 +4,7 @@ begin where the file is."""
 import ipaddress
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, field_validator
 
@@ -33,13 +33,10 @@ class NodeSettings(Section):
     )
     shard: str | None = Field(None, description='Share of the training rows: "2/16" is the second of sixteen.')
     device: str = Field("auto", description='"auto", "cpu", "cuda" or "cuda:1".')
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Type of the weights: float32 on a CPU, bfloat16 on a GPU."
-    )
-    quantize: Literal["int8", "nf4"] | None = Field(
-        None,
-        description="Keep the base model's matrices in 8 or 4 bits, to save memory: this host's losses are a little "
-        "others, what is learned is the same (default: not).",
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "int8", "nf4"] = Field(
+        "auto",
+        description="Type of the weights: float32 on a CPU, bfloat16 on a GPU (auto). int8, nf4: matrices of the base "
+        "model in 8 or 4 bits, to save memory; this host's losses are a little others, what is learned is the same.",
     )
     threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
     micro_batch: int | None = Field(
@@ -87,6 +84,15 @@ class NodeSettings(Section):
         "127.0.0.1:0",
         description='Address and port of the status page, /metrics, /livez and /readyz; port 0 takes any, "" none.',
     )
+
+    @property
+    def quantisation(self) -> Literal["int8", "nf4"] | None:
+        """How matrices are kept, if in few bits. Whatever is no matrix then has the type of "auto"."""
+        return self.dtype if self.dtype in ("int8", "nf4") else None
+
+    def unquantised(self) -> Self:
+        """The same host, with the base model as it was."""
+        return self if self.quantisation is None else self.model_copy(update={"dtype": "auto"})
 
     @property
     def saves_memory(self) -> bool:

@@ -21,7 +21,7 @@ WHOLE = "It has norms and biases as they are after training, so servers that tak
 def export_model(settings: Settings, folder: Path, dtype: ExportDtype = "float32") -> dict[str, Any]:
     """Writes a Hugging Face folder; returns facts of it. Raises SeedfloodError."""
     check_target(settings, folder)
-    trainer, steps = rebuild(_whole(settings))
+    trainer, steps = rebuild(settings.model_copy(update={"node": settings.node.unquantised()}))
     path = trainer.replica.export(folder, card=model_card(_learned(settings, trainer, steps)), dtype=dtype)
     return {"folder": str(path), "steps": steps, "digest": trainer.digest().hex()}
 
@@ -32,7 +32,7 @@ def export_adapter(
     """Writes a folder that PEFT loads; returns facts of it, with the part of the change that it does not hold. Raises
     SeedfloodError."""
     check_target(settings, folder, CONFIG_FILE)
-    trainer, steps = rebuild(_whole(settings))
+    trainer, steps = rebuild(settings.model_copy(update={"node": settings.node.unquantised()}))
     name = str(settings.node.model_path or settings.run.model)
     made = make_adapter(
         trainer.replica, str(BUILT_IN.get(name, name)), rank=rank or RANK_MAX, is_linear_only=is_linear_only
@@ -43,11 +43,6 @@ def export_adapter(
     path = made.write(folder, model_card(_learned(settings, trainer, steps), "adapter", notes))
     facts = {"folder": str(path), "steps": steps, "digest": trainer.digest().hex()}
     return {**facts, "rank": made.rank, "left_out": made.error}
-
-
-def _whole(settings: Settings) -> Settings:
-    """What is written is on the base model as it was, also of a node that has it quantised."""
-    return settings.model_copy(update={"node": settings.node.model_copy(update={"quantize": None})})
 
 
 def _learned(settings: Settings, trainer: Trainer, steps: int) -> Learned:

@@ -15,7 +15,8 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
     device = node.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return load_model(name, device=device, dtype=node.dtype, adapter=adapter)
+    dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
+    return load_model(name, device=device, dtype=dtype, adapter=adapter)
 
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:

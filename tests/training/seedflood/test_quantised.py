@@ -125,7 +125,7 @@ def test_what_such_a_host_exports_is_on_the_whole_base_model(kind, tmp_path):
     run = tiny_settings(task="embedded", model="embedded", refresh_period=10)
     exported = []
     for quantize in (None, kind):
-        trainer = Trainer(run, node.model_copy(update={"quantize": quantize}))
+        trainer = Trainer(run, node.model_copy(update={"dtype": quantize or "float32"}))
         trainer.replica.apply(some_updates(40, steps=20))
         trainer.complete()
         exported.append((trainer.export(tmp_path / str(quantize), "card") / "model.safetensors").read_bytes())

@@ -66,9 +66,9 @@ async def open_seedflood(
         _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
     if run.seedflood.window != "strict" and trainer.replica.learning_rate > 2 * trainer.replica.default_rate:
         _log.warning(FAST, learning_rate=trainer.replica.learning_rate, default=trainer.replica.default_rate)
-    if node.quantize is not None:
+    if node.quantisation is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
-        _log.warning(say, quantize=node.quantize)
+        _log.warning(say, dtype=node.dtype)
     hub.tell("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(  # checks every record: minutes, if there are many millions

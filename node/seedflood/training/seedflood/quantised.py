@@ -40,7 +40,7 @@ NF4_BLOCK = 64
 def check_quantisation(kind: Quantisation | None) -> None:
     """Raises ModelError if the package that it needs is not there."""
     if kind == "nf4" and importlib.util.find_spec("bitsandbytes") is None:
-        raise ModelError('quantize = "nf4" needs the package bitsandbytes: install seedflood[nf4], or take "int8".')
+        raise ModelError('dtype = "nf4" needs the package bitsandbytes: install seedflood[nf4], or take "int8".')
 
 
 def quantise(kind: Quantisation, weight_MN: Tensor) -> "QuantisedMatrix":

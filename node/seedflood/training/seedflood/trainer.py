@@ -56,7 +56,7 @@ class Trainer:
             torch.set_num_threads(node.threads)
         self.run = run
         self.node = node
-        check_quantisation(node.quantize)
+        check_quantisation(node.quantisation)
         base = load_base(run, node)
         self.task = load_rows(run, node, base)
         shard = self.task.shard
@@ -87,7 +87,7 @@ class Trainer:
     @property
     def dtype(self) -> str:
         """Of the weights that measure."""
-        return self.node.quantize or str(self.replica.base.dtype).removeprefix("torch.")
+        return self.node.quantisation or str(self.replica.base.dtype).removeprefix("torch.")
 
     def beside(self, node: NodeSettings) -> "Trainer":
         """A trainer of another origin on the same replica, with rows of its own; for one process that is all
@@ -193,8 +193,8 @@ class Trainer:
         """Writes the weights as a Hugging Face folder with a model card; if they are quantised, on the base model as it
         was, which then needs the memory that it needs. Raises ModelError."""
         replica = self.replica
-        if self.node.quantize is not None:
-            node = self.node.model_copy(update={"quantize": None})
+        if self.node.quantisation is not None:
+            node = self.node.unquantised()
             replica = make_replica(self.run, load_base(self.run, node), node)
             self.replica.hand_over(replica)
         return replica.export(folder, card=card)
@@ -210,4 +210,4 @@ class Trainer:
 def make_replica(run: RunSettings, base: BaseModel, node: NodeSettings) -> Replica:
     """The replica of a run before its first update. node: where old epochs are put aside, and how weights are
     stored."""
-    return Replica(base, run, node.state, quantize=node.quantize)
+    return Replica(base, run, node.state, quantize=node.quantisation)
