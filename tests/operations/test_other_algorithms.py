@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
+from forks import run_command
 
 from seedflood.operations import hub as hub_module
 from seedflood.operations.console import Console
@@ -178,13 +177,8 @@ async def test_what_it_has_no_updates_for_cannot_be_traced(console, http):
 
 
 async def test_the_command_tells_the_same(console):
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from seedflood.cli import main; main()", "status", "--node", console.address),
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    told = (await process.communicate())[0].decode()
-    rows = dict(line.split(maxsplit=1) for line in told.splitlines())
+    said = await asyncio.to_thread(run_command, "status", "--node", console.address, COLUMNS="200")
+    rows = dict(line.split(maxsplit=1) for line in said.stdout.splitlines())
     assert "mode gossip" in rows["run"]
     assert rows["figures"].strip() == "mean 3.25, spread 0.00017, pairs_met 1234"
     assert rows["journal"].strip() == "160 records, 41.0 kB"

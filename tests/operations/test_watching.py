@@ -1,16 +1,11 @@
 """The commands that look at a node: running ones over HTTP, dead ones by their files."""
 
 import asyncio
-import io
 import json
-import os
-import re
-import sys
 
 import pytest
-from rich.console import Console
+from forks import run_command
 
-from seedflood.cli.watching import watch_view
 from seedflood.errors import ExitCode
 
 RUN = {"clients": 2, "steps": 6}
@@ -19,14 +14,8 @@ SERVE = {"then": "serve"}
 
 async def run(*arguments):
     """(exit code, stdout, stderr) of a command: a process of its own, for its stdout must be data alone."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from seedflood.cli import main; main()", *map(str, arguments)),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    out, errors = await process.communicate()
-    return process.returncode, out.decode(), errors.decode()
+    ran = await asyncio.to_thread(run_command, *arguments, COLUMNS="200")
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 async def command(*arguments):
@@ -79,34 +68,6 @@ async def test_peers_lists_members_and_links(pair):
     assert {member["name"] for member in said["members"]} == {"a", "b"}
     table = await command("peers", "--node", b.address)
     assert f"127.0.0.1:{a.port}" in table
-
-
-async def test_what_is_watched_has_curves_hosts_and_events(pair):
-    a, _, _ = pair
-    said = json.loads(await command("status", "--node", a.address, "--json"))
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(watch_view(said))
-    shown = console.export_text()
-    assert re.search(r"loss +[▁-█]+ +0\.\d+ → 0\.\d+", shown)
-    assert all(name in shown for name in ("finished", "6 of 6", "member left"))
-
-
-async def test_a_curve_falls_from_high_to_low_in_as_many_characters_as_fit(pair):
-    falling = [[step, 1.0 - step / 1000] for step in range(1000)]
-    a, _, _ = pair
-    said = json.loads(await command("status", "--node", a.address, "--json"))
-    said["history"] = {"loss": falling, "figures": {}}
-    console = Console(width=160, record=True, file=io.StringIO())
-    console.print(watch_view(said))
-    (curve,) = re.findall("[▁-█]+", console.export_text())
-    assert len(curve) == 60
-    assert list(curve) == sorted(curve, reverse=True)
-    assert (curve[0], curve[-1]) == ("█", "▁")
-
-
-async def test_without_a_terminal_nothing_is_watched(pair):
-    a, _, _ = pair
-    await fails(ExitCode.USAGE, "needs a terminal", "watch", "--node", a.address)
 
 
 async def test_a_trace_shows_the_way_through_running_nodes(pair):

@@ -1,6 +1,7 @@
-"""Nodes forked from a process that has imported PyTorch and transformers already: a start takes six seconds less.
+"""Nodes and commands forked from a process that has imported PyTorch and transformers already: a start takes some
+seconds of a core less.
 
-To a test such a node is a process like any other: it has a process id, signals, an exit code, outputs, a folder and an
+To a test such a process is one like any other: it has an id, signals, an exit code, outputs, a folder and an
 environment of its own. What it shares with the others is how Python salts hashes, and it ends without taking the
 interpreter apart. So some tests start nodes as operators do: those of the README's recipe and of `seedflood local`.
 """
@@ -14,6 +15,8 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from subprocess import CompletedProcess
+from threading import Thread
 
 from networks import enter
 
@@ -31,10 +34,17 @@ over what it cannot import, so every node looks whether all of it is there."""
 class ForkedNode:
     """`seedflood-node` with these words, behind the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], space: str = "") -> None:
-        """space: a network namespace."""
+    def __init__(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        space: str = "",
+        program: str = "seedflood-node",
+    ) -> None:
+        """space: a network namespace. program: or "seedflood"."""
         (out, out_end), (err, err_end) = multiprocessing.Pipe(duplex=False), multiprocessing.Pipe(duplex=False)
-        arguments = (list(words), folder, dict(environment), space, out_end, err_end)
+        arguments = ([program, *words], folder, dict(environment), space, out_end, err_end)
         self._process = _context().Process(target=_live, args=arguments, daemon=True)
         self._process.start()
         for end in (out_end, err_end):
@@ -61,6 +71,24 @@ class ForkedNode:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def run_command(*words: object, **environment: str) -> "CompletedProcess[str]":
+    """What `seedflood` with these words has said in the end."""
+    told = [str(word) for word in words]
+    command = ForkedNode(told, Path(), {**os.environ, **environment}, program="seedflood")
+    said: dict[str, str] = {}
+
+    def read(name: str) -> None:
+        with getattr(command, name) as stream:
+            said[name] = stream.read().decode()
+
+    readers = [Thread(target=read, args=(name,)) for name in ("stdout", "stderr")]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    return CompletedProcess(told, command.wait(), said["stdout"], said["stderr"])
 
 
 @cache
@@ -91,8 +119,8 @@ def _live(
     os.environ.update(environment)
     if space:
         enter(space)
-    sys.argv = ["seedflood-node", *words]
+    sys.argv = words
 
-    from seedflood.cli import node_main
+    from seedflood.cli import main, node_main
 
-    node_main()
+    {"seedflood": main, "seedflood-node": node_main}[words[0]]()

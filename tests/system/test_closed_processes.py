@@ -1,10 +1,9 @@
 """A closed run of processes: a host is removed by a file and SIGHUP, while it trains."""
 
 import signal
-import subprocess
-import sys
 
 import pytest
+from forks import run_command
 
 from seedflood.errors import ExitCode
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
@@ -12,13 +11,6 @@ from seedflood.identity import Identity
 from seedflood.operations.client import node_in
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
-
-
-def run(words):
-    """`seedflood` with these words."""
-    command = [sys.executable, "-c", "from seedflood.cli import main; main()", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
 
@@ -75,7 +67,7 @@ def test_a_removed_host_is_cut_off_by_the_operators_command_and_sighup(hosts, tm
 
     cut = ["roster", "cut", str(a.folder / "roster.json"), "h2", "--key", str(tmp_path / "operator.key"), "--yes"]
     cut += ["--node", node_in(a.folder / "state").address]
-    while (ended := run(cut)).returncode == ExitCode.TRY_AGAIN:  # they repair what one of them lacks
+    while (ended := run_command(*cut)).returncode == ExitCode.TRY_AGAIN:  # they repair what one of them lacks
         assert "do not hold the same of h2" in ended.stderr
         a.wait_for("progress")
     assert ended.returncode == 0, ended.stderr
@@ -86,8 +78,8 @@ def test_a_removed_host_is_cut_off_by_the_operators_command_and_sighup(hosts, tm
         assert host.wait_for("cut followed", member="h2")["serial"] == 3
         assert (removal(host)["state"], removal(host)["held"]) == ("settled", held)
     address = node_in(b.folder / "state").address
-    assert "h2: cut off, and settled here" in run(["peers", "--node", address]).stdout
-    assert "a cut is final" in " ".join(run(cut).stderr.split())
+    assert "h2: cut off, and settled here" in run_command("peers", "--node", address).stdout
+    assert "a cut is final" in " ".join(run_command(*cut).stderr.split())
     path, operator = a.folder / "roster.json", Identity.load(tmp_path / "operator.key")
     write_roster(path, SignedRoster.sign(operator, "run", read_roster(path).roster.removing(["h1"])))
-    assert "knows roster 3, and this file is roster 4" in " ".join(run(cut).stderr.split())
+    assert "knows roster 3, and this file is roster 4" in " ".join(run_command(*cut).stderr.split())

@@ -1,12 +1,11 @@
 """A course as operators run it: two runs, one command, and hosts that are killed in each of them and in between."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import run_command
 from processes import Host, Hosts, ring
 
 from seedflood.config import load_course, spell
@@ -59,9 +58,7 @@ def test_a_run_that_has_ended_is_continued_by_one_command_on_each_host(hosts: Ho
     for host in made:
         host.start()
     assert [host.end() for host in made] == [0, 0, 0]
-    files = [str(host.folder / "peers.toml") for host in made]
-    words = [sys.executable, "-c", "from seedflood.cli import main; main()", "continue", *files, "--steps", "10"]
-    subprocess.run(words, check=True, capture_output=True)
+    assert run_command("continue", *(host.folder / "peers.toml" for host in made), "--steps", 10).returncode == 0
     for host in made:
         host.start()
     assert [host.end() for host in made] == [0, 0, 0]

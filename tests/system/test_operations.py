@@ -4,14 +4,12 @@ import asyncio
 import contextlib
 import http.client
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 
 import grpc
 import pytest
+from forks import run_command
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seedflood.errors import ExitCode
@@ -131,9 +129,7 @@ def test_who_sent_what_to_whom_is_answered_from_the_files_of_killed_nodes(hosts)
     for host in (a, b, c):
         host.kill()
     files = [argument for host in (c, b, a) for argument in ("--events", str(host.settings.node.state))]
-    code = "from seedflood.cli import main; main()"
-    command = [sys.executable, "-c", code, "trace", a.name, "10", *files, "--json"]
-    traced = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
+    traced = run_command("trace", a.name, 10, *files, "--json")
     nodes = json.loads(traced.stdout)["nodes"]
     assert [(one["node"], one["had"].get("from")) for one in nodes] == [("h0", None), ("h1", "h0"), ("h2", "h1")]
     assert [fact["to"] for fact in nodes[1]["sent"]] == ["h2"]
@@ -177,7 +173,5 @@ def test_what_a_running_node_has_learned_is_read_beside_it_and_equal_on_hosts_of
 
 
 def exported(host):
-    code = "from seedflood.cli import main; main()"
-    words = ("--peers", str(host.folder / "peers.toml"), "--adapter", str(host.folder / "learned"), "--json")
-    command = [sys.executable, "-c", code, "export", *words]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    words = ("--peers", host.folder / "peers.toml", "--adapter", host.folder / "learned", "--json")
+    return json.loads(run_command("export", *words).stdout)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from forks import run_command
 from ledgers import finish
 
 from seedflood.errors import ExitCode
@@ -66,7 +67,7 @@ def test_hosts_of_different_dtype_end_with_equal_digests_of_gradients_and_journa
     digest = finish([a, b])[0]["digest"]
     assert (a.settings.node.dtype, b.settings.node.dtype) == ("auto", "bfloat16")
     for host in (a, b):
-        replayed = _seedflood("replay", "--peers", str(host.folder / "peers.toml"), "--json")
+        replayed = run_command("replay", "--peers", host.folder / "peers.toml", "--json")
         assert json.loads(replayed.stdout)["digest"] == digest
 
 
@@ -139,14 +140,14 @@ def test_a_journal_of_another_run_is_refused(hosts):
 def test_seedflood_local_runs_a_cluster_to_the_end_and_export_rebuilds_it(tmp_path):
     folder, model = tmp_path / "run", tmp_path / "model"
     arguments = ["local", "--nodes", "3", "--steps", "20", "--folder", str(folder), "--export", str(model), "--json"]
-    ran = _seedflood(*arguments)
+    ran = run_command(*arguments)
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
     assert result["digests_equal"]
     assert {node["steps"] for node in result["nodes"]} == {20}
     assert {len(node["links"]) for node in result["nodes"]} == {2}
-    exported = _seedflood("evaluate", "--model", str(model), "--task", "embedded", "--json")
-    rebuilt = _seedflood("evaluate", "--peers", str(folder / "node-2" / "peers.toml"), "--json")
+    exported = run_command("evaluate", "--model", str(model), "--task", "embedded", "--json")
+    rebuilt = run_command("evaluate", "--peers", str(folder / "node-2" / "peers.toml"), "--json")
     loss, digest = result["nodes"][0]["loss_after"], result["nodes"][0]["digest"]
     card = (model / "README.md").read_text()
     assert all(f"| {told} |" in card for told in (digest, loss))
@@ -173,13 +174,8 @@ def test_seedflood_local_tells_which_setting_a_node_cannot_use_and_leaves_nothin
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    ran = _seedflood("local", "--nodes", "2", "--model", str(tmp_path / "model"), "--task", "sst2")
+    ran = run_command("local", "--nodes", "2", "--model", str(tmp_path / "model"), "--task", "sst2")
     assert ran.returncode == ExitCode.CONFIG
     assert "seedflood: Cannot load a model from folder" in ran.stderr
     assert not list(tmp_path.glob("seedflood-*"))
     assert "Traceback" not in ran.stderr
-
-
-def _seedflood(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", "from seedflood.cli import main; main()", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -1,12 +1,12 @@
 """A run of real daemons against a slow reference: one process, dense directions, float64, naive code."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forks import run_command
 
 from seedflood.config import Settings, load_settings
 from seedflood.host.places import JOURNAL_FILE, KEY_FILE
@@ -47,8 +47,7 @@ def run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments += ["--steps", str(STEPS), "--folder", str(folder), "--export", str(folder.parent / "export")]
     arguments += ["--evaluate-every", "0", "--set", "node.evaluate_examples=0"]
     arguments += ["--set", "run.seedflood.schedule=constant", "--json"]
-    command = [sys.executable, "-c", "from seedflood.cli import main; main()", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    ran = run_command(*arguments)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["digests_equal"]
     return folder

@@ -7,19 +7,22 @@ import json
 import lzma
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import datasets
 import pytest
+from forks import run_command
 
 from seedflood import embedded
+from seedflood.cli.options import with_guess
+from seedflood.cluster.local import understood
+from seedflood.config import load_settings, merge
 from seedflood.errors import ExitCode
+from seedflood.training.loading import load_rows
+from seedflood.training.models import load_model
 
 pytestmark = pytest.mark.system
-
-MAIN = "from seedflood.cli import main; main()"
 
 TEMPLATE = """{%- for message in messages %}{{ message.role + ' : ' + message.content + eos_token + '\n' }}{%- endfor %}
 {%- if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"""
@@ -112,30 +115,52 @@ def model(tmp_path_factory):
     return folder
 
 
-def local(data: Path, model: Path) -> subprocess.CompletedProcess[str]:
+def local(data: Path, model: Path) -> CompletedProcess[str]:
     told = ("--nodes", "2", "--topology", "path", "--steps", "2", "--estimate", "gradient", "--json")
-    command = (sys.executable, "-c", MAIN, "local", *told, "--model", str(model), "--data", str(data))
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_command("local", *told, "--model", model, "--data", data)
 
 
-QUICK = ("rows.jsonl", "tested#train,test", "chats.jsonl")
-"""One of each task: two daemons take seven seconds of a core. `tests/training/test_files.py` reads all kinds."""
+LONG = pytest.mark.long
+LEARNED = (
+    "rows.jsonl",
+    pytest.param("tested#train,test", marks=LONG),
+    pytest.param("rows.parquet", marks=LONG),
+    "chats.jsonl",
+)
+"""One of each task: two daemons take seven seconds of a core."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.long] * (one not in QUICK)) for one in KINDS])
+@pytest.fixture(scope="module")
+def base(model):
+    return load_model(str(model))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_of_any_kind_are_understood_and_told(tmp_path, model, base, name):
+    write, told, learned = KINDS[name]
+    write(tmp_path / name.partition("#")[0])
+    data = str(tmp_path / name)
+    said = {"run": {"model": str(model), "clients": 2}, "node": {"data": data, "shard": "1/2"}}
+    settings = load_settings(None, merge(said, with_guess({}, None, data, 2)))
+    line = understood(load_rows(settings.run, settings.node, base).describe())
+    assert re.search(f"task {told}", line)
+    assert re.search(f"learned: .*⟦{learned}⟧", line)
+
+
+@pytest.mark.parametrize("name", LEARNED)
 def test_rows_are_understood_told_and_learned(tmp_path, model, name):
-    write, understood, learned = KINDS[name]
+    write, told, learned = KINDS[name]
     write(tmp_path / name.partition("#")[0])
     ended = local(tmp_path / name, model)
     assert ended.returncode == 0, ended.stderr
-    assert re.search(f"task {understood}", ended.stderr)
+    assert re.search(f"task {told}", ended.stderr)
     assert re.search(f"learned: .*⟦{learned}⟧", ended.stderr)
     result = json.loads(ended.stdout)
     assert result["digests_equal"]
     assert len(result["nodes"]) == 2
-    figure = "accuracy" if "prompted" in understood else "perplexity"
+    figure = "accuracy" if "prompted" in told else "perplexity"
     assert all(f"{figure}_after" in node for node in result["nodes"])
-    has_answers = "chat" in understood or "completion" in understood
+    has_answers = "chat" in told or "completion" in told
     assert [set(one) for one in result["samples"]] == [{"prompt", "wanted", "before", "after"}] * (3 * has_answers)
 
 

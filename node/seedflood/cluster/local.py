@@ -363,7 +363,7 @@ class _Cluster:
             case "loading" | "draining" | "waiting" | "finished":
                 host.phase = event
             case "rows read" if host is self.hosts[0]:
-                self._console.print(_understood(facts), highlight=False, markup=False, soft_wrap=True)
+                self._console.print(understood(facts), highlight=False, markup=False, soft_wrap=True)
             case "goes on to the next run":
                 host.went_on()
             case "started":
@@ -458,7 +458,7 @@ class _Cluster:
         return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier, "errors": errors}
 
 
-def _understood(facts: dict[str, Any]) -> str:
+def understood(facts: dict[str, Any]) -> str:
     """What a node has understood of its rows, and a row with what is learned of it."""
     how = "held out" if facts["held_out"] else "a split of its own"
     copies = f"; {facts['copies']:,} copies of these left out" if facts["copies"] else ""
