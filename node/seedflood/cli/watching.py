@@ -1,17 +1,13 @@
-"""`seedflood status | peers | watch | trace | events`: what a running node says of itself, and files of a dead one."""
+"""`seedflood status | peers | trace | events`: what a running node says of itself, and files of a dead one."""
 
-import contextlib
 import itertools
 import json
-import sys
-import time
 from collections import deque
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -39,9 +35,6 @@ EventsOption = Annotated[
 ]
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
-EVENTS_WATCHED = 8
-CURVE_CHARACTERS = 60
-BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {"warning": "yellow", "error": "red"}
 STATUS_COLOURS = {
     "self": "bold",
@@ -54,7 +47,7 @@ STATUS_COLOURS = {
 
 
 def add_watching(app: typer.Typer) -> None:
-    for command in (status, peers, watch, trace, events):
+    for command in (status, peers, trace, events):
         app.command()(command)
 
 
@@ -162,48 +155,6 @@ def peers_table(said: dict[str, Any]) -> Table:
         address = Text(link["address"] or "-")
         table.add_row(Text(link["peer"]), "-", link["state"], "-", "-", "-", address, "-", "-")
     return table
-
-
-def watch(
-    peers: PeersOption = Path("peers.toml"),
-    node: NodeOption = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-) -> None:
-    """The status page in a terminal: curves, hosts, windows and events of a running node, until Ctrl-C.
-
-    Example:
-
-        seedflood watch --peers peers.toml
-    """
-    if not sys.stdout.isatty():
-        raise UsageError("watch needs a terminal; seedflood status, peers and events print once.")
-    found = _find(peers, node)
-    with Live(watch_view(found.ask("/api/status")), screen=True) as live, contextlib.suppress(KeyboardInterrupt):
-        while True:
-            time.sleep(every)
-            live.update(watch_view(found.ask("/api/status")))
-
-
-def watch_view(said: dict[str, Any]) -> Group:
-    """said: the status of a node."""
-    curves = {"training loss": said["history"]["loss"], **said["history"]["figures"]}
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, points in curves.items():
-        if known := [value for _, value in points if value is not None]:
-            ends = f"{_show_figure(known[0])} → {_show_figure(known[-1])}"
-            table.add_row(name, Text(_sparkline(known), "cyan"), ends)
-    events = [show_event(event) for event in reversed(said["events"][-EVENTS_WATCHED:])]
-    return Group(status_table(said), "", table, "", peers_table(said), "", *events)
-
-
-def _sparkline(values: list[float]) -> str:
-    """A curve of as many characters as fit, each the mean of the values in its place."""
-    width = min(CURVE_CHARACTERS, len(values))
-    parts = [values[k * len(values) // width : (k + 1) * len(values) // width] for k in range(width)]
-    means = [sum(part) / len(part) for part in parts]
-    least, most = min(means), max(means)
-    scale = (len(BARS) - 1) / (most - least) if most > least else 0.0
-    return "".join(BARS[round((mean - least) * scale)] for mean in means)
 
 
 def trace(
