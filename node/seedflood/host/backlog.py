@@ -5,7 +5,8 @@ would forget in a crash: such messages are withheld here until there is space.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Member, Members, Message
@@ -38,21 +39,20 @@ class Backlog:
 
     def sift(self, peer: OriginId, message: Message) -> Message | None:
         """The part of the message that may be sent now, None if there is none. The rest is withheld."""
-        if not self.is_stuck:
+        now, later = self._divide(message) if self.is_stuck else (message, None)
+        if later is None:
             return message
-        if isinstance(message, AlgorithmMessage):
-            self._withheld.append((peer, message))
-            return None
-        return self._sift_members(peer, message) if isinstance(message, Members) else message
+        self._withheld.append((peer, later))
+        return now
 
-    def _sift_members(self, peer: OriginId, message: Members) -> Message | None:
-        """Withholds our own statements that are not on the disk yet."""
-        early = [member for member in message.members if self.is_early(member)]
-        if not early:
-            return message
-        self._withheld.append((peer, Members(tuple(early))))
-        others = tuple(member for member in message.members if member not in early)
-        return Members(others) if others else None
+    def _divide(self, message: Message) -> tuple[Message | None, Message | None]:
+        """(the part that may be sent while the disk is full, the part that may not)."""
+        match message:
+            case Members(members):
+                return divided(Members, members, self.is_early)
+            case AlgorithmMessage():
+                return None, message
+        return message, None
 
     def is_early(self, member: Member) -> bool:
         """Is it our own statement, and not on the disk yet?"""
@@ -65,3 +65,18 @@ class Backlog:
         self.clear()
         self.is_stuck = False
         return withheld
+
+
+Item = TypeVar("Item")
+Whole = TypeVar("Whole")
+
+
+def divided(
+    whole: Callable[[tuple[Item, ...]], Whole], items: Iterable[Item], is_early: Callable[[Item], bool]
+) -> tuple[Whole | None, Whole | None]:
+    """(A message of the items that may be sent, one of the early ones). whole: makes a message of its items."""
+    parts: tuple[list[Item], list[Item]] = ([], [])
+    for item in items:
+        parts[is_early(item)].append(item)
+    now, later = (whole(tuple(part)) if part else None for part in parts)
+    return now, later

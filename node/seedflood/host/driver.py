@@ -220,7 +220,6 @@ class Driver:
 
     def _retry(self) -> None:
         """Tries to write the backlog. If that succeeds, goes on where publishing stopped."""
-        written = self._count_unwritten()
         try:
             self._write_backlog()
         except DiskFullError:
@@ -228,12 +227,9 @@ class Driver:
         except BaseException:
             self.halt()
             raise
-        self._observer.noted(Event("disk has space again", "warning", {"written": written}))
+        self._observer.noted(Event("disk has space again", "warning"))
         self.turns += 1
         self._resume()
-
-    def _count_unwritten(self) -> int:
-        return len(self._backlog.records)
 
     def _write_backlog(self) -> None:
         self._journal.keep(self._backlog.members.values(), self._backlog.records.values(), durable=True)

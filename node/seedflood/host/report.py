@@ -38,7 +38,6 @@ class Report:
     after: Figures = field(default_factory=dict)
     best: Best | None = None
     samples: dict[str, dict[str, str]] = field(default_factory=dict)
-    logged_at: float = float("-inf")
 
     def recall(self) -> bool:
         """Reads the figures of the base model and the best loss that an earlier life kept. False if it kept none of
@@ -81,13 +80,6 @@ class Report:
             print(json.dumps(_finite(result), allow_nan=False), flush=True)
         except OSError as error:
             _log.warning("cannot write the result to stdout; it is in the state folder", reason=str(error))
-
-    def is_due(self, now: float, every_seconds: float) -> bool:
-        """Is it time for a progress line? If so, the next one is due after every_seconds."""
-        if now - self.logged_at < every_seconds:
-            return False
-        self.logged_at = now
-        return True
 
     def figures(self) -> dict[str, float | None]:
         """The figures as `NAME_before` and `NAME_after`; None if one was not evaluated or is no finite number."""

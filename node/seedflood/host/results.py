@@ -7,7 +7,9 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
+
+import structlog
 
 from seedflood.config import Settings
 from seedflood.host.compute_thread import Run, nothing
@@ -18,6 +20,9 @@ from seedflood.operations.rise import Best, find_rise
 from seedflood.training.card import Learned, model_card
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.generation import Sample
+from seedflood.transport.links import Links
+
+_log = structlog.stdlib.get_logger("seedflood")
 
 
 class Learner(Protocol):
@@ -46,7 +51,9 @@ class Learner(Protocol):
 
 
 class Results:
-    """report: the figures that are known so far."""
+    """report: the figures that are known so far. digest: of what was learned; set when the run is concluded."""
+
+    digest: bytes
 
     def __init__(self, settings: Settings, trainer: Learner, report: Report, hub: TelemetryHub, run: Run) -> None:
         self.report = report
@@ -57,6 +64,7 @@ class Results:
         node = settings.node
         self._is_evaluated = node.evaluate_examples != 0
         self._occasions = Occasions(node.evaluate_every if self._is_evaluated else 0, settings.run.steps)
+        self._told_at = float("-inf")
 
     def evaluate_before(self) -> None:
         """Evaluates the base model. This is done in a node's first life; later lives read the figures from the
@@ -75,19 +83,38 @@ class Results:
         if self._occasions.is_due(step, self._hub.measured_seconds):
             self._evaluate(step, nothing)
 
-    def conclude(self, then: Callable[[bytes], None]) -> None:
-        """Called when the run is over: final evaluation and export. Then calls `then` with the digest."""
+    def tell_progress(self, step: int, links: Links, facts: Callable[[], dict[str, Any]]) -> None:
+        """Logs how far the run is, if it is time for that, or at its end. facts: what the algorithm adds."""
+        hub, steps, now = self._hub, self._settings.run.steps, time.monotonic()
+        if step < steps and now - self._told_at < self._settings.node.progress_seconds:
+            return
+        self._told_at = now
+        _log.info(
+            "progress",
+            step=step,
+            steps=steps,
+            loss=hub.loss,
+            step_seconds=round(hub.step_seconds or 0.0, 4),
+            spent_seconds=round(hub.spent_seconds() or 0.0, 3),
+            sent_bytes=sum(one.bytes_sent for one in links.totals.stats().values()),
+            peers=len(links.open),
+            **facts(),
+        )
+
+    def conclude(self, then: Callable[[], None]) -> None:
+        """Called when the run is over: final evaluation and export, then `then`."""
         self._run(self._trainer.complete, nothing)
         if self._is_evaluated:
             self._evaluate(self._settings.run.steps, self.report.after.update)
             self._write_samples("after")
         self._run(self._trainer.digest, lambda digest: self._export(digest, then))
 
-    def _export(self, digest: bytes, then: Callable[[bytes], None]) -> None:
+    def _export(self, digest: bytes, then: Callable[[], None]) -> None:
         """Writes the model, if one is wanted. By now the final figures are known, for its card."""
         folder, trainer = self._settings.node.export, self._trainer
+        self.digest = digest
         if folder is None:
-            then(digest)
+            then()
             return
 
         def export() -> Path:
@@ -97,7 +124,7 @@ class Results:
 
         def tell(path: Path) -> None:
             self._hub.tell("exported", folder=str(path))
-            then(digest)
+            then()
 
         self._run(export, tell)
 

@@ -153,7 +153,7 @@ class GaslocEngine(Engine):
         if taken.skipped:
             sentence = "the gradient is not finite; nothing is learned of such steps"
             self._hub.tell(sentence, "warning", step=taken.step, steps=taken.skipped)
-        self._tell_progress_if_due()
+        self._tell_progress()
 
     def _mixed(self, mixed: Mixed) -> None:
         if mixed.neighbours and math.isfinite(mixed.distance):
@@ -162,27 +162,11 @@ class GaslocEngine(Engine):
         self._tokens.heard(self.node.swarm_rounds(), self._shell.clock())
         self._show_tokens()
         self._results.evaluate_on_the_way(self.node.step)
-        self._tell_progress_if_due()
+        self._tell_progress()
 
-    def _tell_progress_if_due(self) -> None:
-        step = self.node.step
-        pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
-        if self.report.is_due(self._shell.clock(), pause):
-            self._tell_progress(step)
-
-    def _tell_progress(self, step: int) -> None:
-        _log.info(
-            "progress",
-            step=step,
-            steps=self._settings.run.steps,
-            loss=self._hub.loss,
-            step_seconds=round(self._hub.step_seconds or 0.0, 4),
-            spent_seconds=round(self._hub.spent_seconds() or 0.0, 3),
-            sent_bytes=sum(one.bytes_sent for one in self._shell.links.totals.stats().values()),
-            tokens_per_second=round(self._tokens.per_second),
-            distance=round(self._distance, 6),
-            peers=len(self.node.neighbours),
-        )
+    def _tell_progress(self) -> None:
+        facts = {"tokens_per_second": round(self._tokens.per_second), "distance": round(self._distance, 6)}
+        self._results.tell_progress(self.node.step, self._shell.links, lambda: facts)
 
     def _show_tokens(self) -> None:
         tokens, sent = self._tokens, self.node.gasloc.carrier.bytes_sent
@@ -196,11 +180,7 @@ class GaslocEngine(Engine):
     # The end
 
     def conclude(self, then: Callable[[], None]) -> None:
-        def keep(digest: bytes) -> None:
-            self._digest = digest
-            then()
-
-        self._results.conclude(keep)
+        self._results.conclude(then)
 
     def result(self) -> dict[str, Any]:
         """tokens, seconds and bytes: since the process began."""
@@ -208,7 +188,7 @@ class GaslocEngine(Engine):
         choice = self.node.gasloc.choice
         return {
             **self.report.figures(),
-            "digest": self._digest.hex(),
+            "digest": self._results.digest.hex(),
             "rounds": min(self.node.gasloc.round, self.node.rules.training_rounds),
             "exchanges": exchange.mixed,
             "exchanges_skipped": exchange.skipped,

@@ -9,7 +9,7 @@ A node that adopts a sum must have space for it. If not, it ends with 74, and ca
 from collections.abc import Callable, Sequence
 
 from seedflood.errors import DiskFullError
-from seedflood.host.backlog import Backlog
+from seedflood.host.backlog import Backlog, divided
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.batches import payload_bytes
 from seedflood.protocol.seedflood.messages import Bundle, Updates, Votes
@@ -80,29 +80,16 @@ class BundleBacklog(Backlog):
         self._own.clear()
         self._bytes = 0
 
-    def sift(self, peer: OriginId, message: Message) -> Message | None:
-        """The part of the message that may be sent now, None if there is none. The rest is withheld."""
-        if self.is_stuck and isinstance(message, Members):
-            return self._sift_members(peer, message)
-        if self.is_stuck and isinstance(message, Votes):
-            return self._sift_votes(peer, message)
-        if not (self.is_stuck and isinstance(message, Updates)):
-            return message
-        unsaved = tuple(bundle for bundle in message.bundles if bundle in self._own)
-        if not unsaved:
-            return message
-        self._withheld.append((peer, Updates(unsaved)))
-        others = tuple(bundle for bundle in message.bundles if bundle not in self._own)
-        return Updates(others) if others else None
-
-    def _sift_votes(self, peer: OriginId, message: Votes) -> Message | None:
-        """Withholds our own votes: the last one may not be on the disk yet."""
-        ours = tuple(vote for vote in message.votes if vote.origin == self._origin)
-        if not ours:
-            return message
-        self._withheld.append((peer, Votes(ours)))
-        others = tuple(vote for vote in message.votes if vote.origin != self._origin)
-        return Votes(others) if others else None
+    def _divide(self, message: Message) -> tuple[Message | None, Message | None]:
+        """Our own bundles wait that are not on the disk yet, and all our votes: the last one may not be there."""
+        match message:
+            case Updates(bundles):
+                return divided(Updates, bundles, self._own.__contains__)
+            case Votes(votes):
+                return divided(Votes, votes, lambda vote: vote.origin == self._origin)
+            case Members():
+                return super()._divide(message)
+        return message, None
 
     def take_round(self) -> tuple[Measure | None, Measured | None]:
         """Called when there is space again. Returns and forgets (what to measure, what to publish)."""

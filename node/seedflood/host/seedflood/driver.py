@@ -275,9 +275,6 @@ class SeedfloodDriver(Driver):
         super()._stick(error)
         self.node.seedflood.withhold(self._backlog.first_unsaved, is_disk_full=True)
 
-    def _count_unwritten(self) -> int:
-        return len(self._backlog.bundles)
-
     def _write_backlog(self) -> None:
         if self._backlog.records:
             self._journal.keep((), self._backlog.records.values(), durable=False)

@@ -172,12 +172,10 @@ class SeedfloodEngine(Engine):
         self._observer.applied(window)
         step = window.steps[1] + 1
         self._results.evaluate_on_the_way(step)
-        is_round = window.steps[0] <= window.steps[1]
-        if is_round and self._settings.run.seedflood.window != "strict":
-            self._look_for_worse(window)
-        pause = 0.0 if step >= self._settings.run.steps else self._settings.node.progress_seconds
-        if is_round and self.report.is_due(self._shell.clock(), pause):
-            self._tell_progress(window, step)
+        if window.steps[0] <= window.steps[1]:
+            if self._settings.run.seedflood.window != "strict":
+                self._look_for_worse(window)
+            self._results.tell_progress(step, self._shell.links, lambda: self._facts(window))
 
     def _look_for_worse(self, window: ClosedWindow) -> None:
         """By the last step of a window: what strict windows would take back is told."""
@@ -188,23 +186,15 @@ class SeedfloodEngine(Engine):
         if back is not None:
             self._hub.tell(WORSE, "warning", step=step)
 
-    def _tell_progress(self, window: ClosedWindow, step: int) -> None:
-        hub, counters = self._hub, self._shell.links.totals.stats().values()
-        _log.info(
-            "progress",
-            step=step,
-            steps=self._settings.run.steps,
-            loss=hub.loss,
-            step_seconds=round(hub.step_seconds or 0.0, 4),
-            spent_seconds=round(hub.spent_seconds() or 0.0, 3),
-            sent_bytes=sum(one.bytes_sent for one in counters),
-            waited_seconds=round(window.waited_seconds, 4),
-            heard=window.heard,
-            late=hub.tally.late,
-            refused=sum(self.node.admission.refused.values()),
-            dropped=sum(one.updates_dropped for one in counters),
-            peers=len(self.node.neighbours),
-        )
+    def _facts(self, window: ClosedWindow) -> dict[str, Any]:
+        """Of the progress, besides what any algorithm has."""
+        return {
+            "waited_seconds": round(window.waited_seconds, 4),
+            "heard": window.heard,
+            "late": self._hub.tally.late,
+            "refused": sum(self.node.admission.refused.values()),
+            "dropped": sum(one.updates_dropped for one in self._shell.links.totals.stats().values()),
+        }
 
     # What the model did
 
@@ -248,17 +238,13 @@ class SeedfloodEngine(Engine):
     # The end
 
     def conclude(self, then: Callable[[], None]) -> None:
-        def keep(digest: bytes) -> None:
-            self._digest = digest
-            then()
-
-        self._results.conclude(keep)
+        self._results.conclude(then)
 
     def result(self) -> dict[str, Any]:
         return {
             **self.report.figures(),
             **({"samples": [*self.report.samples.values()]} if self.report.samples else {}),
-            "digest": self._digest.hex(),
+            "digest": self._results.digest.hex(),
             "updates": self.node.frontier.count(),
             "late_updates": self._hub.tally.late,
             "duplicates": self.node.duplicates,
