@@ -383,21 +383,3 @@ async def test_a_late_host_learns_over_tls_that_its_run_is_over_if_it_took_part(
     late.dial(b)
     await late.until(lambda: late.calls.count(("connected", b.origin)) >= 3)
     assert (stranger.calls, stranger.refusals, b.calls) == ([], [], [])
-
-
-async def test_connections_that_open_no_stream_are_counted_and_told_of(make_secured, caplog):
-    a, b = make_secured("a"), make_secured("b")
-    await a.start()
-    await linked(b, a)
-    host, port = a.address.rsplit(":", 1)
-    for _ in range(3):
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"no handshake\n")
-        with contextlib.suppress(ConnectionError):
-            await reader.read()  # until it is closed
-        writer.close()
-    for _ in range(2):
-        a.links._door.look()
-    assert a.links.totals.faults["handshake"] == 3
-    told = "refused connections that opened no stream: 3 (no certificate that counts, or a probe of the port)"
-    assert caplog.messages.count(told) == 1

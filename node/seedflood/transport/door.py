@@ -17,7 +17,6 @@ from seedflood.errors import PeerError
 from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import refusal
 from seedflood.transport.budget import Allowance, Bucket
-from seedflood.transport.connections import LOOK_SECONDS, Connections
 from seedflood.transport.crowd import Crowd, host_of
 from seedflood.transport.server import AcceptedStream
 
@@ -36,40 +35,19 @@ _log = logging.getLogger(__name__)
 
 class Door:
     """hello: ours, whose origin a refusal names. note: counts a refusal by its reason. seconds: how long a stream may
-    be without its first frame. handshakes: how many of TLS have begun."""
+    be without its first frame."""
 
-    def __init__(
-        self,
-        hello: Callable[[], Hello],
-        note: Callable[[str], None],
-        seconds: float = 10.0,
-        handshakes: Callable[[], int] = lambda: 0,
-    ) -> None:
+    def __init__(self, hello: Callable[[], Hello], note: Callable[[str], None], seconds: float = 10.0) -> None:
         self._hello = hello
         self._note = note
         self._seconds = seconds
-        self._connections = Connections(handshakes)
         self._half_open = Crowd(HALF_OPEN_MAX)
         self._told: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._lines = Bucket(LINES, LINES.burst, 0.0)
 
-    async def watch(self) -> None:
-        """Counts and tells of connections that open no stream; never ends."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self.look()
-
-    def look(self) -> None:
-        if count := self._connections.look(asyncio.get_running_loop().time()):
-            for _ in range(count):
-                self._note("handshake")
-            why = "no certificate that counts, or a probe of the port"
-            self._tell(f"refused connections that opened no stream: {count} ({why})")
-
     @asynccontextmanager
     async def enter(self, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
         """A place until the first frame is there. Raises PeerError when it takes too long, or others need the place."""
-        self._connections.spoke(context.peer(), asyncio.get_running_loop().time())
         try:
             async with self._half_open.enter(host_of(context.peer()), self._seconds):
                 yield

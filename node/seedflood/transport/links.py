@@ -79,9 +79,8 @@ class Links:
         self._ending: set[asyncio.Task[None]] = set()
         self.totals = LinkTotals()
         self._budgets = Budgets()
-        self._door = Door(owner.hello, self.totals.note, settings.hello_seconds, lambda: self.credentials.handshakes)
+        self._door = Door(owner.hello, self.totals.note, settings.hello_seconds)
         self.health = Health(self._door)
-        self._watching: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     @property
@@ -105,7 +104,6 @@ class Links:
         port = bind(server, self._settings.listen, self.credentials)
         await server.start()
         self._server = server
-        self._watching = asyncio.create_task(self._door.watch(), name="connections")
         return port
 
     def dial(self, addresses: Iterable[str], pins: Mapping[str, bytes] = MappingProxyType({})) -> None:
@@ -176,8 +174,6 @@ class Links:
         if self._server is not None:
             await self._server.stop(STOP_SECONDS)
             self._server = None
-        if self._watching is not None:
-            self._watching.cancel()
         for _ in range(LAST_TURNS):
             await asyncio.sleep(0)
 
