@@ -12,16 +12,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, Self, get_args
 
 from pydantic import ValidationError, create_model, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
 
 from seedflood.config.node import SERVE, NodeSettings, PeerSettings, TlsSettings, divide_data
 from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings
@@ -49,29 +42,13 @@ def add_algorithm(name: str, table: type[AlgorithmSettings]) -> None:
     SECTIONS[f"run.{name}"] = table
 
 
-class Settings(BaseSettings):
-    """All of peers.toml. Immutable; `load_settings` makes it."""
+class Settings(Section):
+    """All of peers.toml; `load_settings` makes it."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, validate_default=True
-    )
     run: RunSettings = RunSettings()
     node: NodeSettings = NodeSettings()
     peers: tuple[PeerSettings, ...] = ()
     tls: TlsSettings = TlsSettings()
-
-    file_layer: ClassVar[Mapping[str, Any]] = {}
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, EnvSettingsSource(settings_cls), InitSettingsSource(settings_cls, dict(cls.file_layer))
 
     @model_validator(mode="after")
     def _check_roster(self) -> Self:
@@ -211,13 +188,10 @@ def combine(
 ) -> Settings:
     """Combines the settings of a file, which are anchored, with the environment and flags. source: the file's name.
     folder: where it is. Raises ConfigError."""
-    _check_environment()
-    # The file is a layer of this call only: a subclass carries it, nothing is shared between calls.
     run: Any = SECTIONS["run"]
-    combined = create_model("Settings", __base__=Settings, __module__=__name__, run=(run, run()))
-    combined.file_layer = layer
+    known = create_model("Settings", __base__=Settings, __module__=__name__, run=(run, run()))
     try:
-        loaded: Settings = combined(**dict(flags or {}))
+        loaded: Settings = known(**merge(layer, _environment(), flags or {}))
     except ValidationError as error:
         raise ConfigError(_first_sentence(error, source)) from None
     run_told = layer.get("run")
@@ -245,31 +219,36 @@ def _place(loaded: Settings, model_folder: Path) -> Settings:
     return loaded.model_copy(update={"node": node.model_copy(update=changes)})
 
 
-def _check_environment() -> None:
-    """Raises ConfigError for an unknown SEEDFLOOD__ variable, as for an unknown key of the file. A whole table is
-    JSON."""
-    for variable, value in os.environ.items():
-        if variable.upper().startswith(ENVIRONMENT_PREFIX):
-            _check_variable(variable, value)
+def _environment() -> dict[str, Any]:
+    """The settings that the environment says; of one table those of its keys count before those of the whole. Raises
+    ConfigError for an unknown SEEDFLOOD__ variable, as for an unknown key of the file."""
+    told = {name: value for name, value in os.environ.items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    return merge(*(_read_variable(name, told[name]) for name in sorted(told)))
 
 
-def _check_variable(variable: str, value: str) -> None:
-    where, *keys = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+def _read_variable(variable: str, value: str) -> dict[str, Any]:
+    """Lists, and whole tables, are JSON."""
+    path = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+    where, *keys = path
     if where not in Settings.model_fields:
         raise ConfigError(f"environment variable {variable}: no section [{where}]; {_nearest(where, None)}")
     while keys and f"{where}.{keys[0]}" in SECTIONS:
         where += f".{keys.pop(0)}"
     if keys and keys[0] not in SECTIONS[where].model_fields:
         raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {_nearest(keys[0], where)}')
-    if keys:
-        return
+    said: Any = value
     try:
-        json.loads(value)
+        said = json.loads(value) if not keys or value.startswith("[") else value
     except ValueError:
-        raise ConfigError(
-            f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
-            f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
-        ) from None
+        if not keys:
+            raise ConfigError(
+                f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
+                f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
+            ) from None
+    layer: dict[str, Any] = {path[-1]: said}
+    for name in reversed(path[:-1]):
+        layer = {name: layer}
+    return layer
 
 
 def _first_sentence(error: ValidationError, source: str, within: tuple[str, ...] = ()) -> str:
