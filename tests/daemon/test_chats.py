@@ -18,33 +18,16 @@ FAMILIES = {
     "llama3": (LlamaConfig, LlamaForCausalLM, "<|eot_id|>", {}),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, "<|im_end|>", {"head_dim": 16}),
 }
-ANSWERS = [
-    "red",
-    "blue",
-    "green",
-    "black",
-    "white",
-    "pink",
-    "gray",
-    "brown",
-    "cat",
-    "dog",
-    "cow",
-    "hen",
-    "pig",
-    "fox",
-    "owl",
-    "bat",
-]
-QUESTIONS = [f"{8 * letter}?" for letter in "abcdefghijklmnop"]
+ANSWERS = ["red", "blue", "green", "black", "cat", "dog", "cow", "hen"]
+QUESTIONS = [f"{8 * letter}?" for letter in "abcdefgh"]
 RUN = {
-    "steps": 300,
+    "steps": 200,
     "task": "chat",
     "estimate": "gradient",
     "rank": 48,
     "refresh_period": 50,
-    "batch_size": 8,
-    "train_examples": 16,
+    "batch_size": 4,
+    "train_examples": len(ANSWERS),
     "learning_rate": 0.006,
     "schedule": "cosine",
     "clients": 2,
@@ -81,12 +64,12 @@ def answers_of(base):
 @pytest.mark.filterwarnings(
     "ignore:Model has `tie_word_embeddings=True`", "ignore:`is_gradient_checkpointing` is deprecated"
 )
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["qwen3", pytest.param("llama3", marks=pytest.mark.long)])
 async def test_dialogues_are_learned_by_heart_and_come_back_from_node_and_adapter(cluster, family, tmp_path):
     write_model(tmp_path / "model", family)
     write_rows(tmp_path / "rows")
     run = {**RUN, "model": str(tmp_path / "model")}
-    node = {"data": str(tmp_path / "rows"), "evaluate_examples": 16, "evaluate_every": 0}
+    node = {"data": str(tmp_path / "rows"), "evaluate_examples": len(ANSWERS), "evaluate_every": 0}
     first = await cluster.start("a", [], run, node)
     await cluster.start("b", ["a"], run, node)
     results = await cluster.finish()

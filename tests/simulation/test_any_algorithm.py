@@ -47,7 +47,7 @@ def is_seen(complaint, profile, seeds=range(6)):
     return any(complaint in line for seed in seeds for line in put_to_the_test(profile, seed)[1].violations)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", PROFILES)
 def test_all_agree_in_the_end_whatever_happens(name, seed):
     world, outcome = put_to_the_test(PROFILES[name], seed)

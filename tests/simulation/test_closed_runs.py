@@ -271,9 +271,8 @@ def simulate(plan):
 
 
 @pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_closed_runs_survive_every_fault_while_the_roster_changes(plan, seed):
-    result = simulate(replace(plan, seed=seed))
+def test_closed_runs_survive_every_fault_while_the_roster_changes(plan):
+    result = simulate(replace(plan, seed=1))
     assert (result.violations, result.stuck) == ([], [])
 
 

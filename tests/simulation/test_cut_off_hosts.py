@@ -90,7 +90,7 @@ def test_the_judge_sees_who_does_not_follow_a_cut():
 @WINDOWS
 def test_random_cuts_are_followed_by_all_whatever_else_happens(window):
     struck = 0
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         result = simulate(
             Plan(clients=6, topology="complete", seed=seed, steps=40, window=window, closed=True, profile="cuts")
         )
@@ -117,7 +117,7 @@ def test_a_host_that_is_killed_before_or_after_it_follows_a_cut_comes_back_witho
     scene.judge()
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_of_two_cuts_with_one_serial_all_follow_the_same(seed):
     scene = Scene("bounded", seed=seed)
     operator = scene.operator

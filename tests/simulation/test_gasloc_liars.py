@@ -19,10 +19,9 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-@pytest.mark.parametrize("seed", [3, 4])
-def test_a_lie_of_one_kind_keeps_nobody_from_the_end_and_moves_nobody_far(monkeypatch, kind, seed):
+def test_a_lie_of_one_kind_keeps_nobody_from_the_end_and_moves_nobody_far(monkeypatch, kind):
     monkeypatch.setattr(runs, "let_lie", partial(liars.let_lie, kinds=[kind]))
     plan = {"clients": 6, "topology": "complete", "steps": 16, "gamma": 0.0, "matching": "one"}
-    result = simulate(Plan(**(plan | SETTINGS[kind]), profile="liars", seed=seed))
+    result = simulate(Plan(**(plan | SETTINGS[kind]), profile="liars", seed=3))
     assert result.faults[f"lie_{kind}"] > 0
     assert (result.violations, result.stuck) == ([], [])

@@ -21,9 +21,9 @@ def assert_good(result):
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
-@pytest.mark.parametrize("seed", [1, 2])
-def test_every_profile_is_survived(profile, seed):
-    assert_good(simulate(Plan(clients=5, seed=seed, steps=24, profile=profile)))
+def test_every_profile_is_survived(profile):
+    """Under one seed; `make sweep` has as many as one likes."""
+    assert_good(simulate(Plan(clients=5, seed=1, steps=24, profile=profile)))
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,12 @@ def test_every_profile_is_survived(profile, window):
     assert result.frontiers_equal or result.liars
 
 
-@pytest.mark.parametrize("topology", ["grid", "tree", "complete", "random-regular", "path"])
-@pytest.mark.parametrize("seed", range(2))
-def test_every_topology_survives_everything(topology, seed):
-    assert_good(simulate(Plan(clients=9, topology=topology, seed=seed, window=WINDOWS[seed])))
+TOPOLOGIES = {"grid": "strict", "tree": "bounded", "complete": "strict", "random-regular": "bounded", "path": "strict"}
+
+
+@pytest.mark.parametrize(("topology", "window"), TOPOLOGIES.items())
+def test_every_topology_survives_everything(topology, window):
+    assert_good(simulate(Plan(clients=9, topology=topology, seed=1, window=window)))
 
 
 @pytest.mark.parametrize("clients", [1, 2])

@@ -492,7 +492,7 @@ class NodesTogether(RuleBasedStateMachine):
 
 WITHOUT_EXPLAINING = (Phase.reuse, Phase.generate, Phase.shrink)  # which traces every line and takes most of the time
 NodesTogether.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, phases=WITHOUT_EXPLAINING
+    max_examples=40, stateful_step_count=50, deadline=None, phases=WITHOUT_EXPLAINING
 )
 TestNodesTogether = NodesTogether.TestCase
 
