@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from seedflood.host import garbage
 
 garbage.defer()  # before tests import PyTorch, as a daemon does it
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: workers and daemons share the cores already
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:  # journals are forced onto the disk, and tests wait
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 settings.register_profile("patient", deadline=None)  # how long an example takes tells how busy the machine is
 settings.load_profile("patient")
