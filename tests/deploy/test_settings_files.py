@@ -10,7 +10,7 @@ from seedflood.config import PREVIOUS, SECTIONS, RunSettings, Settings, load_cou
 
 REPOSITORY = Path(__file__).parents[2]
 EXPLAINED = REPOSITORY / "deploy" / "peers.toml"
-KEY = re.compile(r"^(?:# )?(?P<key>[a-z_]+) = (?P<rest>.*)$")
+KEY = re.compile(r"^(?:# )?(?P<key>[a-z_0-9]+) = (?P<rest>.*)$")
 
 
 def keys_of(section: str) -> set[str]:
@@ -49,7 +49,7 @@ def test_every_line_explains_itself():
 
 @pytest.mark.parametrize("mode", RunSettings.algorithms())
 def test_what_is_commented_out_can_be_taken_in(tmp_path, mode):
-    lines = [re.sub(r"^# (?=[a-z_]+ = |\[)", "", line) for line in EXPLAINED.read_text().splitlines()]
+    lines = [re.sub(r"^# (?=[a-z_0-9]+ = |\[)", "", line) for line in EXPLAINED.read_text().splitlines()]
     tables = re.split(r"(?m)^(?=\[)", "\n".join(lines))
     others = {f"run.{name}" for name in RunSettings.algorithms()} - {f"run.{mode}"}
     text = "".join(table for table in tables if table[1:].partition("]")[0] not in others)

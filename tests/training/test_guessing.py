@@ -17,6 +17,24 @@ def guess(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("row", "said", "found"),
+    [
+        ({"prompt": "a", "answer": "b"}, {}, {"template": "{prompt}", "label_column": "answer"}),
+        ({"question": "a", "answer": 4}, {}, {"template": "{question}", "label_column": "answer"}),
+        ({"a": "x", "b": "y"}, {"template": "{a}", "label_column": "b"}, {}),
+        ({"problem": "a"}, {"score": "length:8"}, {"template": "{problem}"}),
+    ],
+)
+def test_prompts_and_what_is_right_are_found_if_answers_are_rewarded(guess, row, said, found):
+    assert guess({**row, "n": 1}, {**row, "n": 2}, task="reward", **said) == found
+
+
+def test_rows_without_what_a_score_needs_are_refused_by_line(guess):
+    with pytest.raises(DataError, match=r'line \d: no column "answer", which score = "exact" needs'):
+        guess({"prompt": "a"}, {"prompt": "b"}, task="reward")
+
+
+@pytest.mark.parametrize(
     ("row", "task"),
     [
         ({"messages": []}, {"task": "chat"}),

@@ -46,9 +46,9 @@ from seedflood.host import garbage
 from seedflood.host.logs import configure_logging
 from seedflood.host.places import hold
 
-LOCAL_STEPS = {"gradient": 48}
+LOCAL_STEPS = {"gradient": 48, "reward": 100}
 LOCAL_STEPS_OTHERWISE = 400
-"""The default length of a run of `local`, by estimate."""
+"""The default length of a run of `local`, by estimate, or by task."""
 THEN_REMEDY = "name the file of the run that follows with --then"
 
 node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
@@ -116,7 +116,9 @@ def local(
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Length of the run (400, or 48 by gradients).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Length of the run (400; 48 by gradients, 100 by reward).")
+    ] = None,
     estimate: EstimateOption = None,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
@@ -146,7 +148,8 @@ def local(
     if estimate is not None:
         flags = merge({"run": {"seedflood": {"estimate": estimate}}}, flags)
     if steps is None:
-        chosen = flags.get("run", {}).get("seedflood", {}).get("estimate")
+        told = flags["run"]
+        chosen = "reward" if told["objective"].get("task") == "reward" else told.get("seedflood", {}).get("estimate")
         steps = LOCAL_STEPS.get(chosen, LOCAL_STEPS_OTHERWISE)
     plan = ClusterPlan(
         nodes=nodes,

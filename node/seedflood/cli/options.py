@@ -24,7 +24,7 @@ EPILOG = (
 PIPE_COLUMNS = 240
 
 DATA_HELP = "Rows: a file, a folder or a hub name, perhaps with its splits (ROWS#train,test)"
-TASK_HELP = "embedded, places, sst2, rte, boolq, trec, agnews, prompted, lm, completion or chat."
+TASK_HELP = "embedded, places, sst2, rte, boolq, trec, agnews, prompted, lm, completion, chat or reward."
 
 
 def _show_version(wanted: bool) -> None:

@@ -59,6 +59,9 @@ class NodeSettings(Section):
         description="Share of measurements that this host repeats of others, to find out who tells something else; "
         "needs strict windows, float32 and the rows of the others. 0.03 is good, 0: none.",
     )
+    allow_code: bool = Field(
+        False, description="May a score in a file run here? Only the file whose SHA-256 the run names ever does."
+    )
     evaluate_every: int | None = Field(
         None,
         ge=0,

@@ -23,11 +23,15 @@ RUN_SCHEMA = 6
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
 
 TaskName = Literal[
-    "embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm", "completion", "chat"
+    "embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm", "completion", "chat", "reward"
 ]
 
-WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat")
+WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat", "reward")
 """Tasks without rows of their own: each host says in `[node] data` where it has them."""
+
+
+OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient"}}
+"""What a run of task "reward" has that says nothing else: each of four prompts gets a group of texts."""
 
 
 class ObjectiveSettings(Section):
@@ -36,20 +40,36 @@ class ObjectiveSettings(Section):
     task: TaskName = Field(
         "sst2",
         description="A task known by name, prompts with labels (prompted), plain text (lm), prompts with what follows "
-        "them (completion), or what the assistant says in chats (chat).",
+        "them (completion), what the assistant says in chats (chat), or whatever a score rewards (reward).",
     )
     template: str | None = Field(
         None,
         description='Columns of the data in braces: the prompt of task "prompted" ("{sentence} . it was") or of '
-        '"completion" (default "{prompt}"), the text of task "lm" (default "{text}").',
+        '"completion" or "reward" (default "{prompt}"), the text of task "lm" (default "{text}").',
     )
     label_words: tuple[str, ...] | None = Field(None, description="One word per label, in the order of the labels.")
     label_column: str | None = Field(
         None,
         description='Column that holds the label (default "label"), or what is learned: "completion" of task '
-        '"completion" and "messages" of "chat", unless it is called otherwise.',
+        '"completion" and "messages" of "chat", unless it is called otherwise; the right "answer" of "reward".',
     )
     max_length: int = Field(256, ge=8, description="Tokens per row at most; longer prompts lose their beginning.")
+    score: str = Field("exact", description='Task "reward": what a text is worth, such as exact, numeric or regex:...')
+    score_sha256: str | None = Field(
+        None, description='Task "reward": of the file of a score in a file, 64 hex digits.'
+    )
+    group: int = Field(8, ge=2, le=1024, description='Task "reward": texts per prompt, which are compared.')
+    max_new_tokens: int = Field(64, ge=1, description='Task "reward": tokens of a text at most.')
+    temperature: float = Field(1.0, gt=0, le=10, description='Task "reward": at which texts are drawn.')
+
+    @model_validator(mode="after")
+    def _check_room(self) -> Self:
+        if self.task == "reward" and self.max_new_tokens >= self.max_length:
+            raise ValueError(
+                f"max_new_tokens ({self.max_new_tokens}) leaves no room for a prompt: set it below max_length "
+                f"({self.max_length})"
+            )
+        return self
 
 
 class RunSettings(Section):
@@ -73,7 +93,7 @@ class RunSettings(Section):
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: whatever is drawn follows from it.")
     clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")
     steps: int = Field(400, ge=1, le=2**40, description="Length of the run.")
-    batch_size: int = Field(16, ge=1, description="Rows per origin and step.")
+    batch_size: int = Field(16, ge=1, description='Rows per origin and step; of task "reward" 4 prompts by default.')
     train_examples: int | None = Field(None, ge=1, description="Training rows of all hosts together (default: all).")
     objective: ObjectiveSettings = ObjectiveSettings()
     seedflood: SeedfloodSettings = SeedfloodSettings()
@@ -101,6 +121,16 @@ class RunSettings(Section):
                         f'the table [run.{name}] is for mode = "{name}", but mode is "{mode}": take the table out, or '
                         f'set mode = "{name}"'
                     )
+        return given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_reward(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("mode", "seedflood") == "seedflood":
+            objective = given.get("objective")
+            task = objective.get("task") if isinstance(objective, Mapping) else getattr(objective, "task", None)
+            if task == "reward" and not isinstance(given.get("seedflood"), Section):
+                return merge(OF_REWARD, given)
         return given
 
     @field_validator("operator")

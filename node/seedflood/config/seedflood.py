@@ -83,6 +83,10 @@ class SeedfloodSettings(AlgorithmSettings):
                 f"its local_steps ({self.local_steps})"
             )
 
+    def check_task(self, task: str) -> None:
+        if task == "reward" and self.estimate != "gradient":
+            raise ValueError('task = "reward" learns by gradients: set estimate = "gradient" in [run.seedflood]')
+
     def shown(self) -> dict[str, Any]:
         return {"window": self.window, "local_steps": self.local_steps, "refresh_period": self.refresh_period}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import Cache, DynamicCache
 
 
 class CausalModel:
@@ -32,11 +33,22 @@ class CausalModel:
         """V: how many logits a position has."""
         return int(self.module.get_output_embeddings().weight.shape[0])
 
-    def hidden_states(self, tokens_BT: Tensor) -> Tensor:
-        """The input of the head, (B, T, D), of tokens_BT, int64."""
+    def hidden_states(self, tokens_BT: Tensor, cache: Cache | None = None) -> Tensor:
+        """The input of the head, (B, T, D), of tokens_BT, int64. cache: of the tokens before them; these are added."""
         backbone = getattr(self.module, self.module.base_model_prefix)
-        hidden_BTD: Tensor = backbone(input_ids=tokens_BT, use_cache=False).last_hidden_state
+        past = {"use_cache": False} if cache is None else {"use_cache": True, "past_key_values": cache}
+        hidden_BTD: Tensor = backbone(input_ids=tokens_BT, **past).last_hidden_state
         return hidden_BTD
+
+    @property
+    def ends(self) -> set[int]:
+        """Tokens that end a text, as the folder of the model has them."""
+        end = self.module.generation_config.eos_token_id
+        return {*end} if isinstance(end, list) else set() if end is None else {end}
+
+    def new_cache(self) -> Cache:
+        """Keys and values of no tokens yet."""
+        return DynamicCache(config=self.module.config)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The logits of the whole vocabulary: (..., D) to (..., V), in the dtype of the model."""

@@ -2,7 +2,8 @@
 
 Classification uses prompts, as MeZO does (arXiv 2305.17333, appendix D). A template makes a prompt of a row, and the
 answer is the label word whose first token the model finds most likely right after it. "lm" is language modelling of
-what a template makes of a row, "completion" and "chat" of the answers alone.
+what a template makes of a row, "completion" and "chat" of the answers alone. "reward" has prompts alone: the model
+itself writes what it learns from.
 """
 
 import string
@@ -13,6 +14,7 @@ from typing import Any
 from seedflood import embedded
 from seedflood.config import ObjectiveSettings
 from seedflood.errors import ConfigError
+from seedflood.training.rewards.scores import columns_of
 from seedflood.training.rows import Row
 from seedflood.training.sources import EmbeddedSource, HubSource, Source
 
@@ -89,6 +91,35 @@ class ChatFormat(Format):
 
 
 @dataclass(frozen=True, slots=True)
+class RewardFormat(Format):
+    """template: the prompt; one column alone may hold messages in place of text. label_column: the right answer, for
+    scores that ask for one. The others: see `ObjectiveSettings`."""
+
+    template: str = "{prompt}"
+    label_column: str = "answer"
+    score: str = "exact"
+    score_sha256: str | None = None
+    group: int = 8
+    max_new_tokens: int = 64
+    temperature: float = 1.0
+
+    def messages(self, row: Row) -> list[Any] | None:
+        """The prompt, if it is a chat that goes on."""
+        column = fields_of(self.template)[0]
+        value = row.columns.get(column)
+        return value if isinstance(value, list) and self.template == f"{{{column}}}" else None
+
+    def check(self, row: Row) -> None:
+        if self.messages(row) is None:
+            row.require(fields_of(self.template))
+        for name in columns_of(self.score):
+            column = self.label_column if name == "answer" else name
+            if row.columns.get(column) is None:
+                remedy = "correct the row, or label_column of the run" if name == "answer" else "correct the row"
+                raise row.error(f'no column "{column}", which score = "{self.score}" needs: {remedy}.')
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltIn:
     """A built-in task: where its rows are, and a format for each way in which its columns may be named."""
 
@@ -148,14 +179,19 @@ def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Fo
     return PromptFormat(form.template, words, column)
 
 
+OF_REWARD = {"score", "score_sha256", "group", "max_new_tokens", "temperature"}
+
+
 def _free_forms(settings: ObjectiveSettings) -> dict[str, Format]:
     """The formats of the tasks whose rows have no labels; settings name their columns."""
     column = {} if settings.label_column is None else {"label_column": settings.label_column}
     template = {} if settings.template is None else {"template": settings.template}
+    rewarded: dict[str, Any] = {**template, **column, **settings.model_dump(include=OF_REWARD)}
     return {
         "lm": TextFormat(**template),
         "completion": CompletionFormat(**template, **column),
         "chat": ChatFormat(**column),
+        "reward": RewardFormat(**rewarded),
     }
 
 

@@ -10,6 +10,7 @@ from transformers import GenerationConfig, TextStreamer
 from seedflood.errors import UsageError
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.language_modelling import MarkedExample
+from seedflood.training.objectives.reward import PromptExample, Reward
 from seedflood.training.tasks import Task
 
 Show = Callable[[str], None]
@@ -42,7 +43,16 @@ class Wish:
 
 
 def write_samples(base: BaseModel, task: Task) -> list[Sample]:
-    """What a model writes after the prompts of the first validation rows; none in tasks without prompts and answers."""
+    """What a model writes after the prompts of the first validation rows; none in tasks without prompts and answers.
+    Of rewarded texts with the reward."""
+    if isinstance(objective := task.objective, Reward):
+        asked = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, PromptExample)]
+        answers = objective.answer(base.causal, asked)
+        wanted = [str((one.columns or {}).get("answer") or "") for one in asked]
+        return [
+            Sample(one.prompt, answer, f"{text} [reward {reward:g}]")
+            for one, answer, (text, reward) in zip(asked, wanted, answers, strict=True)
+        ]
     examples = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, MarkedExample)]
     wish, samples = Wish(SAMPLE_TOKENS, seconds_max=SAMPLE_SECONDS), []
     for example in examples:

@@ -33,6 +33,9 @@ LABELS = (
 )
 """Beside a `text`, only columns of these names hold labels: any other may just describe it, as its language does."""
 
+PROMPTS, RIGHT_ANSWERS = ("prompt", "question", "problem", "instruction"), ("answer", "solution", "completion")
+"""Of rows whose answers are rewarded: the prompt, and what is right."""
+
 CONTEXTS, ANSWERS = ("input", "context"), ("output", "response")
 """Beside an `instruction`: what it is about, and what is learned."""
 
@@ -53,6 +56,10 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
         named = ", ".join(map(str, columns))
         raise ConfigError(f'{data} has no column "{label}" (columns: {named}): correct label_column of the run.')
     guessed = _guess(data, splits, said) if said.get("task", "prompted") == "prompted" else {}
+    if said.get("task") == "reward":
+        found = _first_of(PROMPTS, columns), _first_of(RIGHT_ANSWERS, columns)
+        usual = {"template": found[0] and f"{{{found[0]}}}", "label_column": found[1]}
+        guessed = {key: value for key, value in usual.items() if value is not None and key not in said}
     form = choose_format(read_objective({**guessed, **said}), columns)
     for row in (*rows, *splits.validation.rows):
         form.check(row)

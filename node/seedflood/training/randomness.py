@@ -12,7 +12,7 @@ Shapes: B blocks (of four 32-bit words), N numbers.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -85,6 +85,16 @@ def rademacher(key: int, count: int, *, start: int = 0, device: torch.device | s
         bits = (blocks(key, block, size, device).unsqueeze(-1) >> bit) & 1
         _place(out_N, (1 - 2 * bits).to(torch.float32).flatten(), at=block * 128 - start)
     return out_N
+
+
+def uniform(keys: Sequence[int], count: int) -> Tensor:
+    """The first `count` numbers of each key's uniform stream, (keys, N) float64 within 0 and 1, neither of them: the
+    middles of 2^32 equal parts."""
+    key_B1 = torch.tensor([[key & MASK_32, key >> 32] for key in keys], dtype=torch.int64).unsqueeze(1)
+    index_N = torch.arange(count, dtype=torch.int64)
+    zero_N = torch.zeros_like(index_N)
+    words = philox((index_N, zero_N, zero_N, zero_N), (key_B1[..., 0], key_B1[..., 1]))
+    return (words[0].to(torch.float64) + 0.5) * 2.0**-32
 
 
 def words_64(key: int, count: int) -> Tensor:

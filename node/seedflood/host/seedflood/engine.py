@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -100,6 +100,8 @@ class SeedfloodEngine(Engine):
         self.trainer = trainer
         self._oddities: Counter[str] = Counter()
         self._news = 0
+        self._figures: Mapping[str, float] = {}
+        """Of our last batch."""
         self._halvings: int | None = None
         """How often the learning rate has been halved; None before the first window of this process."""
         self._control = Control(numpy.zeros(0, numpy.int64))
@@ -148,7 +150,7 @@ class SeedfloodEngine(Engine):
         view = super().view(now)
         rate = self.trainer.rate_of(view.step, self._halvings or 0)
         figures = {"learning_rate": rate, "rate_halvings": self._halvings or 0.0}
-        view = replace(view, figures={**view.figures, **self._observer.figures, **figures})
+        view = replace(view, figures={**view.figures, **self._observer.figures, **self._figures, **figures})
         return view if self.auditor is None else self.auditor.add_to(view)
 
     def used(self) -> Use:
@@ -211,6 +213,7 @@ class SeedfloodEngine(Engine):
 
     def _measured(self, measured: Round) -> None:
         self._shell.identity.use()
+        self._figures = measured.figures
         if self.auditor is not None:
             self.auditor.audits.note(measured.probes)
         loss = round(measured.loss, 4) if measured.is_finite else None

@@ -43,29 +43,9 @@ class LanguageModelling:
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
         """Accuracy and loss (mean cross-entropy in nats) over tokens."""
         assert isinstance(batch, TextBatch), "language modelling needs texts"
-        hidden_BTD = model.hidden_states(batch.tokens_BT)
-        is_target_BT = batch.is_target_BT()
-        hidden_PND = hidden_BTD[:, :-1][is_target_BT].view(variants, -1, hidden_BTD.shape[-1])
-        target_PN = batch.tokens_BT[:, 1:][is_target_BT].view(variants, -1)
-        count = target_PN.shape[1]
-        piece = max(1, LOGIT_ELEMENTS_MAX // (variants * model.vocabulary_size))
-        is_recomputed = hidden_PND.requires_grad and piece < count
-        losses, correct = [], []
-        for start in range(0, max(1, count), piece):
-            arguments = (model, hidden_PND[:, start : start + piece], target_PN[:, start : start + piece])
-            if is_recomputed:  # no logits are kept for the way back: they are computed again, by pieces
-                loss_PN, correct_PN = checkpoint(
-                    _score_piece, *arguments, use_reentrant=False, preserve_rng_state=False
-                )
-            else:
-                loss_PN, correct_PN = _score_piece(*arguments)
-            losses.append(loss_PN)
-            correct.append(correct_PN)
-        sums = {
-            "accuracy": torch.cat(correct, dim=1).sum(dim=1),
-            "loss": torch.cat(losses, dim=1).to(torch.float64).sum(dim=1),
-        }
-        return Score(sums, torch.full_like(sums["accuracy"], count), "loss")
+        loss_PN, correct_PN = measure_tokens(model, batch, variants)
+        sums = {"accuracy": correct_PN.sum(dim=1), "loss": loss_PN.to(torch.float64).sum(dim=1)}
+        return Score(sums, torch.full_like(sums["accuracy"], loss_PN.shape[1]), "loss")
 
     def count(self, batch: Batch) -> int:
         """How many tokens are predicted."""
@@ -89,9 +69,37 @@ class MarkedModelling(LanguageModelling):
         return MarkedBatch(tokens_BT, lengths_B, is_trained_BT.to(torch.bool))
 
 
-def _score_piece(model: CausalModel, hidden_PND: Tensor, target_PN: Tensor) -> tuple[Tensor, Tensor]:
+def measure_tokens(
+    model: CausalModel, batch: TextBatch, variants: int = 1, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """The loss of every token that is predicted, row after row, and whether the model predicts it: (P, N) each."""
+    hidden_BTD = model.hidden_states(batch.tokens_BT)
+    is_target_BT = batch.is_target_BT()
+    hidden_PND = hidden_BTD[:, :-1][is_target_BT].view(variants, -1, hidden_BTD.shape[-1])
+    target_PN = batch.tokens_BT[:, 1:][is_target_BT].view(variants, -1)
+    count = target_PN.shape[1]
+    piece = max(1, LOGIT_ELEMENTS_MAX // (variants * model.vocabulary_size))
+    is_recomputed = hidden_PND.requires_grad and piece < count
+    losses, correct = [], []
+    for start in range(0, max(1, count), piece):
+        part = slice(start, start + piece)
+        arguments = (model, hidden_PND[:, part], target_PN[:, part], temperature)
+        if is_recomputed:  # no logits are kept for the way back: they are computed again, by pieces
+            loss_PN, correct_PN = checkpoint(_score_piece, *arguments, use_reentrant=False, preserve_rng_state=False)
+        else:
+            loss_PN, correct_PN = _score_piece(*arguments)
+        losses.append(loss_PN)
+        correct.append(correct_PN)
+    return torch.cat(losses, dim=1), torch.cat(correct, dim=1)
+
+
+def _score_piece(
+    model: CausalModel, hidden_PND: Tensor, target_PN: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
     """The loss of every token, and whether the model predicts it: (P, N) each."""
     logits_PNV = model.logits(hidden_PND).to(torch.float32)
+    if temperature != 1.0:
+        logits_PNV = logits_PNV / temperature
     # Flat, for a token's logits shall lie side by side: twice as fast on a CPU as with the vocabulary in the middle.
     loss_N = functional.cross_entropy(logits_PNV.flatten(0, 1), target_PN.flatten(), reduction="none")
     return loss_N.view_as(target_PN), logits_PNV.detach().argmax(dim=-1) == target_PN

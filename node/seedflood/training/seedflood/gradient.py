@@ -10,8 +10,8 @@ differ in them.
 Shapes: F increments (subspace.py).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -28,10 +28,12 @@ call."""
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient in the subspace. slope_F: dL/dA, float32 in host memory. loss: mean over the batch."""
+    """A gradient in the subspace. slope_F: dL/dA, float32 in host memory. loss: mean over the batch. figures: what else
+    people may want to know of the batch."""
 
     slope_F: Tensor
     loss: float
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 def gradient(

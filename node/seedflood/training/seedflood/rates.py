@@ -47,9 +47,17 @@ GRADIENT_RATE_PARAMETERS = 200.0
 ADAM_RATE = 4.0
 """The rate of Adam, times the root of (matrices x rank^3)."""
 
+REWARD_PART = 1 / 16
+"""Of the rate for rows that tell what is right."""
 
-def default_learning_rate(settings: SeedfloodSettings, shapes: Sequence[tuple[int, ...]]) -> float:
-    """The largest learning rate of a run, by estimate, optimizer, rank and the shapes of all parameters."""
+
+def default_learning_rate(
+    settings: SeedfloodSettings, shapes: Sequence[tuple[int, ...]], task: str | None = None
+) -> float:
+    """The largest learning rate of a run, by estimate, optimizer, rank, the shapes of all parameters, and whether the
+    task is "reward"."""
+    if task == "reward":
+        return default_learning_rate(settings, shapes) * REWARD_PART
     parameters_count = sum(map(math.prod, shapes))
     if settings.optimizer == "adam":
         matrices = sum(len(shape) == 2 for shape in shapes)

@@ -70,7 +70,7 @@ class Replica:
         self.epsilon = estimate.EPSILON
         self.live, self.slots = attach(base.model)
         shapes = [slot.slot.shape for slot in self.slots]
-        self.default_rate = default_learning_rate(settings, shapes)
+        self.default_rate = default_learning_rate(settings, shapes, run.objective.task)
         self.learning_rate = settings.learning_rate or self.default_rate
         self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank)
         if settings.estimate == "gradient":

@@ -6,8 +6,9 @@ Not safe for threads: from loading on, the compute thread owns it.
 
 import copy
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,9 +24,11 @@ from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
+from seedflood.training.objectives.reward import Reward
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
+from seedflood.training.seedflood.rewarded import measure_rewarded
 from seedflood.training.seedflood.schedule import ONE, Schedule
 from seedflood.training.seedflood.telling import Teller
 from seedflood.training.shards import Shard
@@ -36,7 +39,8 @@ from seedflood.training.tasks import Task
 class Round:
     """What an origin measured in one round: what is told of each step, and facts for the log.
 
-    step: the first one. loss: mean over the round of the training loss at the centre. seconds: wall clock.
+    step: the first one. loss: mean over the round of the training loss at the centre. seconds: wall clock. figures: of
+    its last batch, by name.
     """
 
     step: int
@@ -45,6 +49,7 @@ class Round:
     seconds: float
     is_finite: bool
     is_clipped: bool
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 class Trainer:
@@ -76,6 +81,7 @@ class Trainer:
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
         self._teller = self._make_teller()
+        self._figures: Mapping[str, float] = {}
 
     def _make_teller(self) -> Teller | None:
         return None if isinstance(self.telling, Pairs) else Teller(self.telling)
@@ -114,6 +120,7 @@ class Trainer:
             time.perf_counter() - begun,
             all(result.is_finite for result in measured),
             any(result.is_clipped for result in measured),
+            self._figures,
         )
 
     def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
@@ -167,10 +174,17 @@ class Trainer:
         objective, batch = self.task.objective, self.task.batch(origin, step)
         if self._teller is None:
             return self.replica.measure(step, probe_seed(self.run.seed, origin, step), objective, batch)
-        node = self.node
-        slopes = self.replica.measure_gradient(
-            step, objective, batch, micro_batch=node.micro_batch, is_checkpointed=node.saves_memory
+        slopes_of = partial(
+            self.replica.measure_gradient,
+            *(step, objective),
+            micro_batch=self.node.micro_batch,
+            is_checkpointed=self.node.saves_memory,
         )
+        if isinstance(objective, Reward):
+            slopes = measure_rewarded(self.replica, objective, batch, (origin, step), slopes_of)
+        else:
+            slopes = slopes_of(batch)
+        self._figures = slopes.figures
         return self._teller.tell(origin, self.replica.epoch_of(step), slopes)
 
     def complete(self) -> None:

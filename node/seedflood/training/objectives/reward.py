@@ -1,0 +1,162 @@
+"""Reward: the model writes several texts after each prompt, a score says what each is worth, and it learns from those
+that are worth more than the others of their group.
+
+What is minimised is what is missing of the reward, 1 - mean. Its slope is estimated as REINFORCE does: the log of a
+text's probability, times its *advantage*, by how much its reward is above the mean of the others in its group. That is
+unbiased. Nothing is divided by the deviation within a group or by the length of a text, as GRPO does it
+(arXiv 2402.03300): then the slope would belong to no loss (arXiv 2503.20783), and `control`, which compares what a step
+promises with what is lost, could not be used. Texts of a group without a difference have no advantage, so they are
+left out, and no backward pass is made for them.
+
+Shapes: B texts, T tokens, N tokens that were written, P variants.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from seedflood.training.causal import CausalModel
+from seedflood.training.objectives.batches import Batch, MarkedBatch, pad
+from seedflood.training.objectives.language_modelling import measure_tokens
+from seedflood.training.objectives.objective import Example
+from seedflood.training.objectives.score import Score
+from seedflood.training.objectives.writing import write
+from seedflood.training.randomness import derive_key, uniform
+
+
+@dataclass(frozen=True, slots=True)
+class PromptExample(Example):
+    """tokens: of the prompt. columns: of the row, for the score."""
+
+    prompt: str = ""
+    columns: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptBatch(Batch):
+    """Prompts that nothing was written for yet."""
+
+    examples: tuple[PromptExample, ...]
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        return ((name, tensor) for name, tensor in Batch._tensors(self) if name != "examples")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBatch(MarkedBatch):
+    """Prompts, each with a text after it, which is marked. advantage_B: of the text, float64."""
+
+    advantage_B: Tensor
+
+
+class Written(NamedTuple):
+    """What was written at a step. batch: the texts of groups with a difference; None if there is none. share: of all
+    texts that are in it. reward: the mean of all texts."""
+
+    batch: WrittenBatch | None
+    share: float
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """How texts are written. decode: from tokens to text. ends: tokens that end one."""
+
+    decode: Callable[[Sequence[int]], str]
+    ends: Collection[int]
+    pad_token: int
+    group: int
+    tokens_max: int
+    temperature: float
+
+
+class Reward:
+    """score: (prompt, text, columns of the row) -> reward in 0..1."""
+
+    names: tuple[str, ...] = ("reward", "greedy", "loss")
+
+    def __init__(self, score: Callable[[str, str, Mapping[str, Any]], float], writer: Writer) -> None:
+        self.score = score
+        self.writer = writer
+
+    def collate(self, examples: Sequence[Example], pad_token: int) -> PromptBatch:
+        prompts = tuple(example for example in examples if isinstance(example, PromptExample))
+        return PromptBatch(*pad([example.tokens for example in prompts], pad_token), prompts)
+
+    def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
+        """Of texts: what teaches, over texts. Of prompts, for people: `reward` of one text each, by noise that is the
+        same whenever the prompt is asked, and of one by the most likely tokens, `greedy`."""
+        if isinstance(batch, WrittenBatch):
+            loss_PN, _ = measure_tokens(model, batch, variants, self.writer.temperature)
+            advantage_N = batch.advantage_B.repeat_interleave(batch.is_target_BT().sum(dim=1))
+            loss_P = (loss_PN.to(torch.float64) * advantage_N.view(variants, -1)).sum(dim=1)
+            return Score({"loss": loss_P}, torch.full_like(loss_P, self.count(batch) // variants).long(), "loss")
+        assert isinstance(batch, PromptBatch), "rewards are for what was written after prompts"
+        keys = [derive_key("text", example.prompt) for example in batch.examples]
+        sums = {
+            "reward": sum(reward for _, reward in self.answer(model, batch.examples, keys)),
+            "greedy": sum(reward for _, reward in self.answer(model, batch.examples)),
+            "loss": 0.0,
+        }
+        sums["loss"] = len(batch.examples) - sums["reward"]
+        means_P = {name: torch.tensor([value], dtype=torch.float64) for name, value in sums.items()}
+        return Score(means_P, torch.tensor([len(batch.examples)]), "loss")
+
+    def count(self, batch: Batch) -> int:
+        """Texts, or prompts."""
+        return len(batch.lengths_B)
+
+    def figures(self, score: Score) -> dict[str, float]:
+        means = score.means()
+        return {name: means[name] for name in self.names}
+
+    def answer(
+        self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()
+    ) -> list[tuple[str, float]]:
+        """Texts and their rewards. keys: of the noise, one for each text, as many for each prompt; none: one text each,
+        of the most likely tokens."""
+        return [(text, reward) for _, text, reward in self._answer(model, examples, keys)]
+
+    def write(self, model: CausalModel, batch: PromptBatch, keys: Sequence[int]) -> Written:
+        """A group of texts for each prompt, to learn from. keys: as for `answer`."""
+        answers, group = self._answer(model, batch.examples, keys), len(keys) // len(batch.examples)
+        rewards = [reward for *_, reward in answers]
+        advantages = [one for k in range(0, len(rewards), group) for one in advantages_of(rewards[k : k + group])]
+        kept = [k for k in range(len(rewards)) if any(advantages[k // group * group :][:group])]
+        mean = math.fsum(rewards) / len(rewards)
+        if not kept:
+            return Written(None, 0.0, mean)
+        prompts = [batch.examples[k // group].tokens for k in kept]
+        pairs = [(prompt, answers[k][0]) for prompt, k in zip(prompts, kept, strict=True)]
+        tokens_BT, lengths_B = pad([(*prompt, *text) for prompt, text in pairs], self.writer.pad_token)
+        marks_BT, _ = pad([[0] * len(prompt) + [1] * len(text) for prompt, text in pairs], 0)
+        advantage_B = torch.tensor([advantages[k] for k in kept], dtype=torch.float64)
+        written = WrittenBatch(tokens_BT, lengths_B, marks_BT.to(torch.bool), advantage_B)
+        return Written(written, len(kept) / len(rewards), mean)
+
+    def _answer(
+        self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int]
+    ) -> list[tuple[list[int], str, float]]:
+        """Tokens, text and reward of each."""
+        writer = self.writer
+        prompts = [example.tokens for example in examples]
+        noise_BN = uniform(keys, writer.tokens_max) if keys else None
+        ends = model.ends.union(writer.ends)
+        texts = write(model, prompts, noise_BN, ends, tokens_max=writer.tokens_max, temperature=writer.temperature)
+        group, answers = len(texts) // len(prompts), []
+        for k, tokens in enumerate(texts):
+            example, text = examples[k // group], writer.decode(tokens)
+            answers.append((tokens, text, self.score(example.prompt, text, example.columns or {})))
+        return answers
+
+
+def advantages_of(rewards: Sequence[float]) -> list[float]:
+    """By how much each reward of a group is above the mean of the others; exactly 0 if all are equal."""
+    if len(set(rewards)) == 1:
+        return [0.0] * len(rewards)
+    total, others = math.fsum(rewards), len(rewards) - 1
+    return [reward - (total - reward) / others for reward in rewards]

@@ -1,0 +1,108 @@
+"""Texts that a model writes after prompts, several after each, with a cache of keys and values.
+
+**Noise.** A token is drawn by one uniform number: the first at which the sum of the probabilities so far exceeds it. So
+a text is a function of model, prompt and its own numbers, whatever else is written with it; only where the number falls
+within rounding of a border may two machines differ. Adding noise to every logit would need a number for each token of
+the vocabulary.
+
+**Prompts of unlike length** need no mask. All texts written together stand at one position: where a prompt goes on, its
+next token takes the place of a drawn one. What all prompts are long is computed once per prompt. Texts that have ended
+are dropped from the batch.
+
+Shapes: B texts, T tokens, V vocabulary, N new tokens at most.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from seedflood.training.causal import CausalModel
+
+LOGIT_ELEMENTS_MAX = 1 << 24
+"""Logits of texts that are written together: 128 MiB in float64."""
+
+
+@torch.inference_mode()
+def write(
+    model: CausalModel,
+    prompts: Sequence[Sequence[int]],
+    noise_BN: Tensor | None,
+    ends: Container[int],
+    *,
+    tokens_max: int,
+    temperature: float = 1.0,
+) -> list[list[int]]:
+    """As many texts for each prompt, one prompt's after the other's: their tokens, with the one of `ends` that ended a
+    text, if it did not reach tokens_max.
+
+    noise_BN: float64, a row per text; None: one text each, of the most likely tokens. prompts: none is empty.
+    """
+    group = 1 if noise_BN is None else len(noise_BN) // len(prompts)
+    texts: list[list[int]] = [[] for _ in range(len(prompts) * group)]
+    for places in _together(prompts, tokens_max, max(1, LOGIT_ELEMENTS_MAX // (group * model.vocabulary_size))):
+        rows = [place * group + k for place in places for k in range(group)]
+        noise = None if noise_BN is None else noise_BN[rows].to(model.device)
+        written = _write([prompts[place] for place in places], group, model, noise, ends, tokens_max, temperature)
+        for row, text in zip(rows, written, strict=True):
+            texts[row] = text
+    return texts
+
+
+def _together(prompts: Sequence[Sequence[int]], slack: int, prompts_max: int) -> Iterator[list[int]]:
+    """Which prompts are written on together: of similar length, for the shorter ones end while the others go on."""
+    order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
+    while order:
+        limit = len(prompts[order[0]]) + slack
+        count = sum(len(prompts[place]) <= limit for place in order[:prompts_max])
+        yield order[:count]
+        order = order[count:]
+
+
+def _write(
+    prompts: Sequence[Sequence[int]],
+    group: int,
+    model: CausalModel,
+    noise_BN: Tensor | None,
+    ends: Container[int],
+    tokens_max: int,
+    temperature: float,
+) -> list[list[int]]:
+    position = min(map(len, prompts))
+    texts = [list(prompt) for prompt in prompts for _ in range(group)]
+    begins = [len(text) for text in texts]
+    cache = model.new_cache()
+    shared_BT = torch.tensor([prompt[:position] for prompt in prompts], device=model.device)
+    hidden_BD = model.hidden_states(shared_BT, cache)[:, -1].repeat_interleave(group, dim=0)
+    if group > 1:
+        cache.batch_repeat_interleave(group)
+    going = list(range(len(texts)))
+    while True:
+        index_B = torch.tensor([max(0, position - begins[row]) for row in going])
+        noise_B = None if noise_BN is None else noise_BN[going, index_B]
+        drawn = _draw(model.logits(hidden_BD), noise_B, temperature).tolist()
+        kept = []
+        for place, (row, token) in enumerate(zip(going, drawn, strict=True)):
+            text = texts[row]
+            if len(text) == position:
+                text.append(token)
+            is_over = len(text) > begins[row] and (text[-1] in ends or len(text) == begins[row] + tokens_max)
+            if not is_over:
+                kept.append(place)
+        if not kept:
+            return [text[begin:] for text, begin in zip(texts, begins, strict=True)]
+        if len(kept) < len(going):
+            cache.batch_select_indices(torch.tensor(kept, device=model.device))
+            going = [going[place] for place in kept]
+        next_B1 = torch.tensor([[texts[row][position]] for row in going], device=model.device)
+        hidden_BD = model.hidden_states(next_B1, cache)[:, -1]
+        position += 1
+
+
+def _draw(logits_BV: Tensor, noise_B: Tensor | None, temperature: float) -> Tensor:
+    """A token of each row, (B,) int64. noise_B: None: the most likely ones."""
+    if noise_B is None:
+        return logits_BV.argmax(dim=-1)
+    sum_BV = torch.softmax(logits_BV.to(torch.float64) / temperature, dim=-1).cumsum(dim=-1)
+    wanted_B1 = (noise_B * sum_BV[:, -1]).unsqueeze(1)
+    return torch.searchsorted(sum_BV, wanted_B1, right=True).squeeze(1).clamp_(max=sum_BV.shape[1] - 1)

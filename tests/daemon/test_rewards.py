@@ -1,0 +1,64 @@
+"""Daemons that write texts, score them and learn from them: the same promises as with rows that tell what is right."""
+
+import json
+from itertools import islice
+
+import pytest
+
+from seedflood import embedded
+from seedflood.config import load_settings
+from seedflood.errors import ConfigError
+
+RUN = {"task": "reward", "estimate": "gradient", "max_new_tokens": 1, "group": 8, "batch_size": 4, "steps": 24}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Beginnings of reviews, after which the model writes "but" or "even" (though) about as often."""
+    texts = (row["text"].partition(" , ") for row in embedded.texts("train"))
+    prompts = islice((f"{head} ," for head, _, rest in texts if rest.startswith(("but", "even"))), 64)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"prompt": prompt, "answer": "even"}) + "\n" for prompt in prompts))
+    return str(path)
+
+
+async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_and_more_reward(cluster, rows):
+    run = {**RUN, "clients": 3, "refresh_period": 12, "learning_rate": 0.1}
+    await cluster.start("a", [], run, {"data": rows, "evaluate_examples": 16})
+    await cluster.start("b", ["a"], run, {"data": rows})
+    c = await cluster.start("c", ["a", "b"], run, {"data": rows, "audit": 0.5})
+    results = await cluster.finish()
+    first = results[0]
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["updates"] == 3 * 24 for result in results)
+    assert first["reward_before"] < 0.75 < first["reward_after"]
+    assert first["loss_after"] == pytest.approx(1 - first["reward_after"], abs=1e-5)
+    said = [sample["after"] for sample in first["samples"]]
+    assert said == ["even [reward 1]"] * 3
+    assert 0 <= c.engine.view(0.0).figures["texts_that_differ_in_reward"] <= 1
+    assert any("does not audit" in event["event"] for event in c.hub.events)
+    assert c.engine.auditor is None, "nobody can be named"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"seedflood": {"estimate": "two-sided"}}, 'set estimate = "gradient"'),
+        ({"objective": {"max_new_tokens": 256}}, "set it below max_length"),
+        ({"objective": {"group": 1}}, "group"),
+        ({"objective": {"temperature": 0}}, "temperature"),
+        ({"mode": "gasloc"}, 'set task = "lm"'),
+    ],
+)
+def test_settings_with_which_nothing_can_be_rewarded_are_refused(changes, sentence):
+    objective = {"task": "reward", **changes.get("objective", {})}
+    with pytest.raises(ConfigError, match=sentence):
+        load_settings(None, {"run": {**changes, "objective": objective}, "node": {"data": "rows.jsonl"}})
+
+
+def test_a_run_by_reward_has_gradients_and_few_prompts_unless_it_says_something_else():
+    run = load_settings(None, {"run": {"objective": {"task": "reward"}}}).run
+    assert (run.seedflood.estimate, run.batch_size) == ("gradient", 4)
+    told = {"objective": {"task": "reward"}, "batch_size": 16, "seedflood": {"rank": 16}}
+    run = load_settings(None, {"run": told}).run
+    assert (run.seedflood.estimate, run.seedflood.rank, run.batch_size) == ("gradient", 16, 16)

@@ -1,0 +1,110 @@
+"""What a group of texts teaches: the difference between them, and nothing else."""
+
+import math
+from itertools import cycle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import VOCABULARY, tiny_base, tiny_replica
+
+from seedflood.training.objectives.reward import PromptExample, Reward, Writer, WrittenBatch, advantages_of
+from seedflood.training.seedflood.rewarded import measure_rewarded
+
+GROUP, TOKENS_MAX = 4, 3
+EXAMPLES = [PromptExample(tuple(range(2, 4 + k)), prompt=f"prompt {k}", columns={"k": k}) for k in range(3)]
+rewards = st.lists(st.floats(0, 1), min_size=2, max_size=16)
+
+
+def objective_of(score, temperature=1.0):
+    return Reward(score, Writer(lambda tokens: " ".join(map(str, tokens)), (), 0, GROUP, TOKENS_MAX, temperature))
+
+
+def has_small_first(prompt, text, columns):
+    return float(int(text.split()[0]) < VOCABULARY // 2)
+
+
+@given(rewards)
+def test_advantages_of_a_group_sum_to_zero_and_keep_the_order(found):
+    advantages = advantages_of(found)
+    assert math.fsum(advantages) == pytest.approx(0, abs=1e-9)
+    if len(set(found)) > 1:
+        assert advantages.index(max(advantages)) == found.index(max(found))
+
+
+@given(st.floats(0, 1), st.integers(2, 16))
+def test_a_group_without_a_difference_has_no_advantage_at_all(reward, count):
+    assert advantages_of([reward] * count) == [0.0] * count
+
+
+def test_texts_of_groups_without_a_difference_are_left_out():
+    turns = cycle([0.0, 1.0, 0.0])
+    objective, model = objective_of(lambda prompt, text, columns: next(turns) * (columns["k"] != 1)), tiny_base().causal
+    written = objective.write(model, objective.collate(EXAMPLES, 0), range(12))
+    assert isinstance(written.batch, WrittenBatch)
+    assert len(written.batch.lengths_B) == 2 * GROUP
+    assert written.share == pytest.approx(2 / 3)
+    assert int(written.batch.is_trained_BT.sum()) == 2 * GROUP * TOKENS_MAX, "the texts, and not their prompts"
+
+
+@pytest.mark.parametrize("score", [lambda *_: 1.0, lambda *_: 0.0])
+def test_without_any_difference_no_backward_pass_is_made_and_the_slopes_are_zero(score):
+    def never(batch):
+        raise AssertionError("nothing is to be learned")
+
+    replica, objective = tiny_replica(estimate="gradient"), objective_of(score)
+    slopes = measure_rewarded(replica, objective, objective.collate(EXAMPLES, 0), (1, 0), never)
+    assert not slopes.slope_F.any()
+    assert slopes.loss == 1 - score()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_slope_is_that_of_the_expected_reward(temperature):
+    """Of all texts of one token, weighted by their probabilities, against the mean over many that were drawn."""
+    replica = tiny_replica("llama", estimate="gradient")
+    example = EXAMPLES[0]
+    count = 4096
+    writer = Writer(lambda tokens: " ".join(map(str, tokens)), (), 0, count, 1, temperature)
+    objective = Reward(has_small_first, writer)
+
+    a_PF = replica._a_F.detach().clone().unsqueeze(0).requires_grad_()
+    replica.live.a_PF = a_PF
+    hidden_D = replica.causal.hidden_states(torch.tensor([example.tokens]))[:, -1]
+    share_V = torch.softmax(replica.causal.logits(hidden_D)[0] / temperature, 0)
+    missing = 1 - share_V[: VOCABULARY // 2].sum()
+    missing.backward()
+    expected_F = a_PF.grad[0]
+    replica._bind()
+
+    def slopes_of(batch):
+        return replica.measure_gradient(0, objective, batch)
+
+    found = measure_rewarded(replica, objective, objective.collate([example], 0), (1, 0), slopes_of)
+    assert found.loss == pytest.approx(missing.item(), abs=0.03)
+    cosine = torch.nn.functional.cosine_similarity(found.slope_F, expected_F, dim=0)
+    assert float(cosine) > 0.98
+    assert float(found.slope_F.norm() / expected_F.norm()) == pytest.approx(1, abs=0.1)
+
+
+def test_validation_draws_the_same_texts_every_time_and_counts_what_is_missing():
+    objective, model = objective_of(has_small_first), tiny_base().causal
+    first, again = (objective.measure(model, objective.collate(EXAMPLES, 0)) for _ in range(2))
+    assert objective.figures(first) == objective.figures(again)
+    figures = objective.figures(first)
+    assert list(figures) == ["reward", "greedy", "loss"]
+    assert figures["loss"] == pytest.approx(1 - figures["reward"])
+    assert first.minimised == "loss"
+
+
+def test_each_origin_and_step_writes_texts_of_its_own(monkeypatch):
+    replica, objective, seen = tiny_replica(estimate="gradient"), objective_of(has_small_first), []
+    write = objective.write
+    monkeypatch.setattr(objective, "write", lambda model, batch, keys: seen.append(keys) or write(model, batch, keys))
+    for place in ((1, 0), (1, 1), (2, 0), (1, 0)):
+        prompts = objective.collate(EXAMPLES, 0)
+        measure_rewarded(
+            replica, objective, prompts, place, lambda batch: replica.measure_gradient(0, objective, batch)
+        )
+    assert seen[0] == seen[3]
+    assert len({key for keys in seen for key in keys}) == 3 * len(EXAMPLES) * GROUP
