@@ -134,6 +134,12 @@ class Page:
         """What the browser complained of since this was last asked."""
         return [f"{entry['level']}: {entry['message']}" for entry in self._browser.get_log("browser")]  # type: ignore[no-untyped-call]
 
+    def busy_seconds(self) -> float:
+        """How long the processor has worked for this page, by the time of its own thread, from the first call on."""
+        self._command("Performance.enable", timeDomain="threadTicks")
+        measured = {one["name"]: one["value"] for one in self._command("Performance.getMetrics")["metrics"]}
+        return float(measured["TaskDuration"])
+
     def unnamed_elements(self) -> list[str]:
         """Roles of what a screen reader would announce without a name."""
         wanted = {"button", "combobox", "figure", "image", "link", "progressbar", "region"}

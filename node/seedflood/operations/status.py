@@ -49,6 +49,7 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from seedflood import VERSION
@@ -169,7 +170,7 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "catching_up": _catching_up(view),
         "blockers": _blockers(view),
         "window": _window(hub, view),
-        "members": [_member(member, view) for member in view.members] if view is not None else [],
+        "members": _members(view.members) if view is not None else [],
         "edges": [[fingerprint(a), fingerprint(b)] for a, b in view.edges] if view is not None else [],
         "pairs": [[fingerprint(a), fingerprint(b)] for a, b in view.pairs] if view is not None else [],
         "diameter": view.diameter if view is not None else None,
@@ -291,8 +292,12 @@ def _last_close(view: View | None, close: LastClose | None) -> dict[str, Any] | 
     }
 
 
-def _member(member: MemberView, view: View) -> dict[str, Any]:
-    foremost = max(other.mark for other in view.members)
+def _members(members: Sequence[MemberView]) -> list[dict[str, Any]]:
+    foremost = max((member.mark for member in members), default=0)
+    return [_member(member, foremost) for member in members]
+
+
+def _member(member: MemberView, foremost: int) -> dict[str, Any]:
     return {
         "name": member.name,
         "origin": fingerprint(member.origin),

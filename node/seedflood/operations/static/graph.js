@@ -3,6 +3,7 @@
 import { Edges } from "./edges.js";
 import { byId, make, makeShape, makeSvg, reconcile, setAttribute, setText } from "./elements.js";
 import { plural } from "./formats.js";
+import { CROWD, groupHosts } from "./groups.js";
 import { Layout } from "./layout.js";
 import { CONDITIONS, isLive } from "./members.js";
 
@@ -19,6 +20,7 @@ export class Graph {
   #empty = make("p", { class: "empty" }, "No other host is known yet.");
   #picture = makeSvg("svg", { role: "img" }, this.#lines, this.#hosts);
   #members = [];
+  #groupOf = new Map();
   #pairs = [];
   #exchanging = new Set();
 
@@ -29,10 +31,14 @@ export class Graph {
 
   /** members: as `describeMembers` makes them; stated: pairs of origins; exchanging: those that exchange parameters. */
   show(members, stated, exchanging) {
-    this.#members = members;
-    this.#exchanging = new Set(exchanging.map((pair) => [...pair].sort().join(" ")));
-    this.#pairs = this.#edges.update(members, stated, performance.now() / 1000);
-    const origins = members.map((member) => member.origin).sort();
+    const pairs = this.#edges.update(members, stated, performance.now() / 1000);
+    const isCrowd = members.length > CROWD;
+    const shown = isCrowd ? groupHosts(members, pairs, CONDITIONS) : { members, edges: pairs, groupOf: new Map() };
+    this.#members = shown.members;
+    this.#groupOf = shown.groupOf;
+    this.#exchanging = new Set(exchanging.map((pair) => pair.map((one) => this.#shown(one)).sort().join(" ")));
+    this.#pairs = shown.edges;
+    const origins = this.#members.map((member) => member.origin).sort();
     if (origins.length > 0)
       this.#layout.arrange(
         origins,
@@ -40,11 +46,17 @@ export class Graph {
       );
     this.#empty.hidden = members.length > 1;
     this.#draw();
-    this.#tell();
+    this.#tell(members);
   }
 
-  /** Marks a host and its links; null: none. */
-  point(origin) {
+  /** The origin of a host, or its group in a crowd. */
+  #shown(origin) {
+    return this.#groupOf.get(origin) ?? origin;
+  }
+
+  /** Marks a host, or its group, and its links; null: none. */
+  point(host) {
+    const origin = this.#shown(host);
     for (const edge of this.#lines.children) {
       edge.classList.toggle("is-marked", origin !== null && edge.dataset.key.split(" ").includes(origin));
     }
@@ -93,9 +105,10 @@ export class Graph {
         setAttribute(host, "transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
         setText(title, `${member.name}: ${CONDITIONS[member.condition].word}`);
         setAttribute(shape, "href", `#shape-${CONDITIONS[member.condition].shape}`);
-        for (const name of ["x", "y"]) setAttribute(shape, name, -size / 2);
-        for (const name of ["width", "height"]) setAttribute(shape, name, size);
-        setAttribute(label, "y", size / 2 + 14);
+        const width = size * Math.min(1.6, (member.count ?? 1) ** 0.15);
+        for (const name of ["x", "y"]) setAttribute(shape, name, -width / 2);
+        for (const name of ["width", "height"]) setAttribute(shape, name, width);
+        setAttribute(label, "y", width / 2 + 14);
         setText(label, this.#label(member));
       },
     });
@@ -115,10 +128,11 @@ export class Graph {
     return member.name.length > LABEL_LENGTH_MAX ? `${member.name.slice(0, LABEL_LENGTH_MAX - 1)}…` : member.name;
   }
 
-  #tell() {
+  /** members: all hosts, also where groups are drawn. */
+  #tell(members) {
     const tally = Object.keys(CONDITIONS).map((condition) => ({
       condition,
-      number: this.#members.filter((member) => member.condition === condition).length,
+      number: members.filter((member) => member.condition === condition).length,
     }));
     const present = tally.filter(({ number }) => number > 0);
     const tell = ({ condition, number }) =>
@@ -126,7 +140,7 @@ export class Graph {
     setAttribute(
       this.#picture,
       "aria-label",
-      `${plural(this.#members.length, "host")}: ${present.map(tell).join(", ")}.`,
+      `${plural(members.length, "host")}: ${present.map(tell).join(", ")}.`,
     );
     reconcile(byId("legend"), present, {
       key: ({ condition }) => condition,

@@ -20,6 +20,15 @@ export function isLive(condition) {
   return LIVE.has(condition);
 }
 
+/** What an operator should see first in a crowd. */
+const WORST_FIRST = ["self", "silent", "behind", "joining", "unknown", "removed", "linked", "reachable", "left"];
+
+/** The same members, this node first, then by how bad their condition is, and how far they lag. */
+export function sortWorstFirst(members) {
+  const rank = ({ condition }) => WORST_FIRST.indexOf(condition);
+  return [...members].sort((a, b) => rank(a) - rank(b) || (a.condition === "behind" && b.lag_steps - a.lag_steps));
+}
+
 /** Members as the page shows them: this node first, the others by name, each with its `condition`. */
 export function describeMembers(status) {
   const behindSteps = 3 * (status.node.run.local_steps ?? 1); // of an algorithm whose updates are heard of

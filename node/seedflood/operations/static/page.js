@@ -71,6 +71,10 @@ function showCurves({ history, progress }) {
 
 let shown = null;
 
+function showHosts(status, members) {
+  showMembers(status, members, (origin) => graph.point(origin));
+}
+
 function show(model) {
   const { status } = model;
   if (status !== null && status !== shown) {
@@ -83,7 +87,7 @@ function show(model) {
     showWindow(status);
     showUpdates(status);
     showDelays(status);
-    showMembers(status, members, (origin) => graph.point(origin));
+    showHosts(status, members);
     showTraffic(status);
     showLinks(status);
     showEvents(status);
@@ -92,5 +96,6 @@ function show(model) {
   showFreshness(model);
 }
 
+byId("members-search").addEventListener("input", () => shown && showHosts(shown, describeMembers(shown)));
 byId("events-level").addEventListener("change", () => shown && showEvents(shown));
 new Model("api/status", show).start();

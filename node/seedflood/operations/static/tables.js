@@ -2,19 +2,29 @@
 
 import { byId, make, makeShape, reconcile, setAttribute, setText } from "./elements.js";
 import { UNKNOWN, bytes, count, dateAndTime, duration, timeOfDay } from "./formats.js";
-import { CONDITIONS, isLive } from "./members.js";
+import { CROWD } from "./groups.js";
+import { CONDITIONS, isLive, sortWorstFirst } from "./members.js";
 
+const ROWS_MAX = 60;
 const LAG_AXIS_STEPS_MIN = 20;
 
 const LEVEL_SHAPES = { debug: "note", info: "note", warning: "silent", error: "fault", critical: "fault" };
 const LEVELS = ["debug", "info", "warning", "error", "critical"];
 const NOT_FACTS = new Set(["time", "timestamp", "level", "event", "node", "run"]);
 
-export function showMembers(status, members, point) {
-  const lags = members.filter((member) => isLive(member.condition)).map((member) => member.lag_steps ?? 0);
+/** In a crowd the worst hosts, as many as can be read, of those that have what is searched for in name or condition. */
+export function showMembers(status, all, point) {
+  const isCrowd = all.length > CROWD;
+  const wanted = isCrowd ? byId("members-search").value.trim().toLowerCase() : "";
+  const found = (member) => `${member.name} ${CONDITIONS[member.condition].word}`.toLowerCase().includes(wanted);
+  const fitting = isCrowd ? sortWorstFirst(all.filter(found)) : all;
+  const members = fitting.slice(0, isCrowd ? ROWS_MAX : undefined);
+  byId("members-find").hidden = !isCrowd;
+  setText(byId("members-count"), `${count(members.length)} of ${count(fitting.length)}, worst first`);
+  const lags = all.filter((member) => isLive(member.condition)).map((member) => member.lag_steps ?? 0);
   const axis = Math.max(LAG_AXIS_STEPS_MIN, ...lags);
   setText(byId("lag-axis"), `Last ${count(axis)}`);
-  byId("members-empty").hidden = members.length > 0;
+  byId("members-empty").hidden = all.length > 0;
   reconcile(byId("members").tBodies[0], members, {
     key: (member) => member.origin,
     create: (member) => {

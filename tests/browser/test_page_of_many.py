@@ -1,0 +1,92 @@
+"""The page of a swarm of a thousand hosts: it can be read, searched, and costs no more than a small one."""
+
+from dataclasses import replace
+
+import pytest
+from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
+
+from seedflood.cluster.topology import make_topology
+from seedflood.protocol.view import Edge, MemberStatus, MemberView
+
+HOSTS = 1000
+SILENT, LEFT = 16, 22
+UPDATES = 8
+UPDATE_SECONDS_MAX = 0.1
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+
+def make_swarm() -> tuple[tuple[MemberView, ...], tuple[Edge, ...]]:
+    """Members and links. The first of them serves the page; the last are silent, and those before them have left."""
+    edges = tuple((a + 1, b + 1) for a, b in make_topology("random-regular", HOSTS, seed=1))
+    neighbours = {a + b - 1 for a, b in edges if 1 in (a, b)}
+
+    def status(k: int) -> MemberStatus:
+        if k > HOSTS - SILENT - LEFT:
+            return "silent" if k > HOSTS - SILENT else "left"
+        return "self" if k == 1 else "linked" if k in neighbours else "reachable"
+
+    numbers = range(1, HOSTS + 1)
+    return tuple(MemberView(k, f"host-{k:04}", status(k), 400, 0, None, 1, 0.004) for k in numbers), edges
+
+
+@pytest.fixture
+def crowd(strange, page: Page) -> Page:
+    members, edges = make_swarm()
+    strange.hub.tally.has_updates = True
+    strange.node.show(members=members, edges=edges, figures={}, cut_vertices=())
+    page.open(strange.address)
+    page.wait_until(lambda page: len(page.rows("members")) > 2, "hosts")
+    return page
+
+
+def search(page: Page, text: str) -> None:
+    page.read(
+        "const field = document.getElementById('members-search');"
+        f"field.value = '{text}'; field.dispatchEvent(new Event('input'))"
+    )
+
+
+def test_the_graph_shows_groups_behind_the_neighbours_and_the_legend_counts_all_hosts(crowd: Page):
+    names = crowd.read("return Array.from(document.querySelectorAll('#graph .host text'), (text) => text.textContent)")
+    assert "host-0001" in names
+    assert 10 < len(names) < 40
+    assert sum(int(name.split()[0]) for name in names if name.endswith("silent")) == SILENT
+    legend = crowd.read("return Array.from(document.querySelectorAll('#legend li'), (item) => item.textContent)")
+    assert {f"{SILENT} silent", f"{LEFT} left", "this node"} <= set(legend)
+    assert 1 + sum(int(one.split()[0]) for one in legend if one != "this node") == HOSTS
+
+
+def test_the_table_shows_the_worst_first_and_finds_the_others(crowd: Page):
+    conditions = [cells[0] for cells in crowd.rows("members").values()]
+    assert conditions[: SILENT + 1] == ["this node", *["silent"] * SILENT]
+    assert crowd.text("members-count") == "60 of 1,000, worst first"
+    search(crowd, "HOST-0777 ")
+    assert list(crowd.rows("members")) == ["host-0777"]
+    search(crowd, "left")
+    assert {cells[0] for cells in crowd.rows("members").values()} == {"left"}
+    assert crowd.text("members-count") == f"{LEFT} of {LEFT}, worst first"
+
+
+def test_an_update_takes_less_than_a_tenth_of_a_second(crowd: Page, strange):
+    members, edges = strange.node.shown.members, strange.node.shown.edges
+    crowd.busy_seconds()
+    spent = []
+    for k in range(UPDATES):
+        before, step = crowd.busy_seconds(), 401 + k
+        moved = tuple(replace(one, mark=step - 7 * (one.origin % (k + 2) == 0)) for one in members)
+        strange.node.show(members=moved, edges=edges[: -1 - k])
+        crowd.wait_until(lambda page, step=step: f"{step:,}" in page.rows("members")["host-0001"], f"step {step}")
+        spent.append(crowd.busy_seconds() - before)
+    assert max(spent) < UPDATE_SECONDS_MAX
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_it_can_be_read(crowd: Page, strange, width: int):
+    crowd.open(strange.address, width=width)
+    crowd.wait_until(lambda page: len(page.rows("members")) > 2, "hosts")
+    crowd.screenshot(f"many-{width}")
+    assert crowd.read("return document.documentElement.scrollWidth") == width
+    assert crowd.read(READ_CLIPPED) == []
+    assert [text for text in crowd.read(READ_FAINT_TEXT) if text["contrast"] < text["least"]] == []
+    assert crowd.unnamed_elements() == []
