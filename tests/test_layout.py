@@ -347,10 +347,6 @@ def test_no_code_reaches_far_into_other_objects():
     assert far == set()
 
 
-TWO_MEANINGS = {"Offer", "Pull", "Stated", "Window"}
-"""Names of classes that still have a second meaning. There is never one more."""
-
-
 def roles_of(modules):
     """What the classes of one name in these modules are for. The parts of two algorithms that stand in one place have
     one role, and so have a seam and what stands behind it."""
@@ -365,7 +361,7 @@ def test_a_class_name_has_one_meaning():
             for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef):
                     modules[node.name].add(name)
-    assert {name for name, where in modules.items() if len(roles_of(where)) > 1} <= TWO_MEANINGS
+    assert {name for name, where in modules.items() if len(roles_of(where)) > 1} == set()
 
 
 def test_every_test_module_has_a_name_of_its_own():

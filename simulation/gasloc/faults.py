@@ -1,6 +1,6 @@
 """When a host that trains by GASLoC may lose its disk."""
 
-from seedflood.protocol.gasloc.stated import stated
+from seedflood.protocol.gasloc.statement import stated
 from simulation.faults import Chaos
 from simulation.gasloc.host import GaslocHost
 

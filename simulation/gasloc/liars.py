@@ -29,7 +29,7 @@ from seedflood.protocol.gasloc.messages import (
     decode,
     encode,
 )
-from seedflood.protocol.gasloc.stated import Result, stated
+from seedflood.protocol.gasloc.statement import Result, stated
 from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Message, Opaque

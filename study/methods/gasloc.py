@@ -14,9 +14,9 @@ import torch
 
 from seedflood.protocol.gasloc.matching import Lottery, Matching, edge_of, weight
 from seedflood.training.causal import CausalModel
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing
 from seedflood.training.gasloc.flat import FlatModel
-from seedflood.training.gasloc.outer import Outer, OuterSettings, Pull
+from seedflood.training.gasloc.outer import Outer, OuterSettings, Term
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.worker import Worker, WorkerSettings
 from seedflood.training.loading import load_rows
@@ -140,7 +140,7 @@ def gossip(outers: Sequence[Outer], partners: Sequence[Sequence[int]]) -> int:
     arrivals = [arrived(offer) for offer in offers]
     pulls = [
         [
-            Pull(weight(max(len(others), len(partners[other]))), FreshDifference(offer, arrivals[other]))
+            Term(weight(max(len(others), len(partners[other]))), FreshDifference(offer, arrivals[other]))
             for other in others
         ]
         for offer, others in zip(offers, partners, strict=True)
@@ -150,7 +150,7 @@ def gossip(outers: Sequence[Outer], partners: Sequence[Sequence[int]]) -> int:
     return offers[0].size
 
 
-def arrived(offer: Offer) -> Arrival:
+def arrived(offer: Outgoing) -> Arrival:
     """An offer as it arrives at the other end of a link."""
     arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest)
     for offset in range(0, offer.size, CHUNK_BYTES):

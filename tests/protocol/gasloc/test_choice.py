@@ -8,7 +8,7 @@ from gossip import World, unleash
 
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.messages import Chunk, Offer, decode
-from seedflood.protocol.gasloc.stated import Result
+from seedflood.protocol.gasloc.statement import Result
 from seedflood.protocol.swarm.messages import Opaque
 from simulation.gasloc.replica import digest_of, spell
 

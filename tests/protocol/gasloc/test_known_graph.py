@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX
-from seedflood.protocol.gasloc.stated import (
+from seedflood.protocol.gasloc.statement import (
     SLOW_LINKS_MAX,
     Stated,
     is_anyone_taking_part,

@@ -7,8 +7,8 @@ import torch
 
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.gasloc.matching import weight
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer
-from seedflood.training.gasloc.outer import Mixed, Outer, Pull
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing
+from seedflood.training.gasloc.outer import Mixed, Outer, Term
 
 READ_BYTES = 100_003
 """Of an offer at once: no multiple of anything."""
@@ -28,12 +28,12 @@ def laplacian(weights: numpy.ndarray) -> numpy.ndarray:
     return numpy.diag(weights.sum(axis=1)) - weights
 
 
-def sent(offer: Offer) -> bytes:
+def sent(offer: Outgoing) -> bytes:
     """All bytes of an offer, read in parts."""
     return b"".join(offer.read(start, READ_BYTES) for start in range(0, offer.size, READ_BYTES))
 
 
-def arrived(offer: Offer, **options) -> Arrival:
+def arrived(offer: Outgoing, **options) -> Arrival:
     """What comes of an offer at the other end."""
     arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest, **options)
     payload = sent(offer)
@@ -55,7 +55,7 @@ def mix(outers: Sequence[Outer], weights: numpy.ndarray) -> list[Mixed]:
     arrivals = [arrived(outer.offer) for outer in outers]
     pulls = [
         [
-            Pull(float(weights[i, j]), FreshDifference(outer.offer, arrivals[j]))
+            Term(float(weights[i, j]), FreshDifference(outer.offer, arrivals[j]))
             for j in range(len(outers))
             if weights[i, j]
         ]

@@ -7,7 +7,7 @@ from packed import trainer_of
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.checkpoint import is_finite
 from seedflood.training.gasloc.exchange import KeptDifference
-from seedflood.training.gasloc.outer import PLAIN, OuterSettings, Pull
+from seedflood.training.gasloc.outer import PLAIN, OuterSettings, Term
 from seedflood.training.gasloc.worker import OPTIMISERS
 
 FULL = OuterSettings(eta=0.8, gamma=0.5, encoding="uint8")
@@ -78,7 +78,7 @@ def test_a_correction_that_came_while_an_offer_was_open_is_no_local_progress_aft
     trainer.take_steps(2)
     trainer.propose()
     numbers = len(trainer.worker.flat.values_F)
-    trainer.outer.correct(Pull(0.5, KeptDifference(numpy.full(numbers, -4.0, dtype=numpy.float32))))
+    trainer.outer.correct(Term(0.5, KeptDifference(numpy.full(numbers, -4.0, dtype=numpy.float32))))
     trainer.take_steps(1)
     arrays, facts = trainer.snapshot()
     again.restore(copied(arrays), facts)

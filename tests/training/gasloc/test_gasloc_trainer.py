@@ -10,7 +10,7 @@ from seedflood.errors import PeerError
 from seedflood.training.causal import CausalModel
 from seedflood.training.evaluation import evaluate
 from seedflood.training.gasloc.initial import draw_weights
-from seedflood.training.gasloc.outer import OuterSettings, Pull
+from seedflood.training.gasloc.outer import OuterSettings, Term
 from seedflood.training.models import distinct_parameters, load_model
 
 
@@ -80,7 +80,7 @@ def test_a_round_between_two_trainers_by_their_methods():
         offer = partner.outer.offer
         arrival = trainer.expect(offer.size, offer.digest)
         arrival.write(sent(offer))
-        pulls.append(Pull(0.5, trainer.difference(arrival)))
+        pulls.append(Term(0.5, trainer.difference(arrival)))
     for trainer, pull in zip((one, other), pulls, strict=True):
         assert trainer.outer.mix([pull]).neighbours == 1
     torch.testing.assert_close(one.worker.flat.values_F, other.worker.flat.values_F, rtol=0, atol=1e-6)

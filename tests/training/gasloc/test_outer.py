@@ -6,7 +6,7 @@ from dense_gossip import arrived, dense_rounds, exchange, mix, random_WF, tensor
 from seedflood.protocol.gasloc.matching import weight
 from seedflood.training.gasloc import encodings
 from seedflood.training.gasloc.exchange import FreshDifference, KeptDifference
-from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Pull
+from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Term
 from study.methods.follower import Follower, average
 
 PIECE = 4 * encodings.BLOCK
@@ -218,7 +218,7 @@ def test_the_distance_is_relative_to_the_parameters():
     ours_F, theirs_F = torch.full((32,), 2.0), torch.full((32,), 3.0)
     outer, other = Outer(ours_F, PLAIN), Outer(theirs_F, PLAIN)
     outer.propose()
-    mixed = outer.mix([Pull(0.5, FreshDifference(outer.offer, arrived(other.propose())))])
+    mixed = outer.mix([Term(0.5, FreshDifference(outer.offer, arrived(other.propose())))])
     assert mixed.distance == pytest.approx(0.5)
     assert torch.equal(ours_F, torch.full((32,), 2.5))
 
@@ -256,7 +256,7 @@ def test_what_was_kept_mixes_as_what_has_just_arrived(encoding):
         one.propose()
         other.propose()
         difference = kept(one, other) if is_kept else FreshDifference(one.offer, arrived(other.offer))
-        one.mix([Pull(0.5, difference)])
+        one.mix([Term(0.5, difference)])
         courses.append(values[0])
     assert torch.equal(*courses)
 
@@ -267,7 +267,7 @@ def test_a_pull_that_is_known_late_counts_in_full_and_is_no_local_progress(when,
     """One step of 4 in a round that has nobody, and a pull of 1 from the round before."""
     values_F = torch.zeros(16)
     outer = Outer(values_F, OuterSettings(eta=eta))
-    late = Pull(0.25, KeptDifference(numpy.full(16, -4.0, dtype=numpy.float32)))
+    late = Term(0.25, KeptDifference(numpy.full(16, -4.0, dtype=numpy.float32)))
     if when == "between rounds":
         outer.correct(late)
     values_F += 4

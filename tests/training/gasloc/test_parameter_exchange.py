@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.training.gasloc.encodings import ENCODINGS, PIECE, payload_size
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, KeptDifference, Offer, begin_digest
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, KeptDifference, Outgoing, begin_digest
 
 NAMES = sorted(ENCODINGS)
 NUMBERS = PIECE + 304
@@ -23,7 +23,7 @@ def residual(name, numbers=NUMBERS):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_arrives_is_what_was_told(name):
-    offer = Offer(some_values(), name, residual(name))
+    offer = Outgoing(some_values(), name, residual(name))
     arrival = arrived(offer)
     for index in range(len(offer.pieces)):
         assert torch.equal(arrival.told(index), offer.told(index))
@@ -32,7 +32,7 @@ def test_what_arrives_is_what_was_told(name):
 @pytest.mark.parametrize("name", NAMES)
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=6), st.data())
 def test_any_part_can_be_read_at_any_time(name, starts, data):
-    offer = Offer(some_values(numbers=1008), name, residual(name, 1008))
+    offer = Outgoing(some_values(numbers=1008), name, residual(name, 1008))
     whole = sent(offer)
     assert len(whole) == offer.size == payload_size(ENCODINGS[name], 1008)
     for start in starts:
@@ -42,7 +42,7 @@ def test_any_part_can_be_read_at_any_time(name, starts, data):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_arrival_may_lie_in_a_file(tmp_path, name):
-    offer = Offer(some_values(), name, residual(name))
+    offer = Outgoing(some_values(), name, residual(name))
     (tmp_path / "arrival").write_bytes(sent(offer))
     buffer = numpy.memmap(tmp_path / "arrival", dtype=numpy.uint8, mode="r+")
     arrival = Arrival(offer.numbers, name, offer.size, offer.digest, buffer=buffer)
@@ -52,7 +52,7 @@ def test_an_arrival_may_lie_in_a_file(tmp_path, name):
 
 
 def test_pieces_of_what_was_not_offered_come_to_no_good_end():
-    ours, theirs = Offer(some_values(1), "float32"), Offer(some_values(2), "float32")
+    ours, theirs = Outgoing(some_values(1), "float32"), Outgoing(some_values(2), "float32")
     payload = bytearray(sent(theirs))
     payload[-1] ^= 1
     buffer = numpy.frombuffer(payload, dtype=numpy.uint8)
@@ -64,7 +64,7 @@ def test_pieces_of_what_was_not_offered_come_to_no_good_end():
 
 
 def test_a_difference_is_ours_less_theirs_as_they_travelled():
-    ours, theirs = Offer(some_values(1), "uint8"), Offer(some_values(2), "uint8")
+    ours, theirs = Outgoing(some_values(1), "uint8"), Outgoing(some_values(2), "uint8")
     fresh = FreshDifference(ours, arrived(theirs))
     kept = KeptDifference(numpy.concatenate(list(fresh.checked())))
     for index in range(2):
@@ -74,7 +74,7 @@ def test_a_difference_is_ours_less_theirs_as_they_travelled():
 
 def test_exact_numbers_in_host_memory_are_not_copied():
     values_F = some_values()
-    part = Offer(values_F, "float32").read(0, 8)
+    part = Outgoing(values_F, "float32").read(0, 8)
     values_F[0] = 7.0
     assert torch.frombuffer(bytearray(part), dtype=torch.float32)[0] == 7.0
 
@@ -83,7 +83,7 @@ def test_the_digest_tells_numbers_and_encodings_apart():
     values_F = some_values()
     changed_F = values_F.clone()
     changed_F[-1] = 9.0
-    digests = {Offer(one, name, residual(name)).digest for one in (values_F, changed_F) for name in NAMES}
+    digests = {Outgoing(one, name, residual(name)).digest for one in (values_F, changed_F) for name in NAMES}
     assert len(digests) == 6
     assert {len(digest) for digest in digests} == {32}
 
@@ -94,23 +94,23 @@ def test_errors_do_not_pile_up_but_come_back(name):
     values_F, left_F, rounds = some_values(), residual(name), 64
     total_F = torch.zeros(NUMBERS, dtype=torch.float64)
     for _ in range(rounds):
-        offer = Offer(values_F, name, left_F)
+        offer = Outgoing(values_F, name, left_F)
         for index, piece in enumerate(offer.pieces):
             told_N = offer.told(index)
             total_F[piece.start : piece.end] += told_N
             offer.settle(index, told_N)
-    once = torch.cat([Offer(values_F, name).told(index) for index in range(2)])
+    once = torch.cat([Outgoing(values_F, name).told(index) for index in range(2)])
     first_error = (once - values_F).abs().max()
     assert (total_F / rounds - values_F).abs().max() < first_error / 20
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_offer_says_the_same_until_it_is_taken(name):
-    offer = Offer(some_values(), name, residual(name))
+    offer = Outgoing(some_values(), name, residual(name))
     digest, payload = offer.digest, sent(offer)
     offer.told(0)
     assert sent(offer) == payload
-    assert Offer(some_values(), name, residual(name)).digest == digest
+    assert Outgoing(some_values(), name, residual(name)).digest == digest
 
 
 @pytest.mark.parametrize(("encoding", "size"), [("float32", 4 * 64 + 4), ("float32", 1 << 60), ("uint8", 64)])
@@ -129,16 +129,16 @@ def test_parts_beyond_the_end_are_refused(length):
 
 
 def test_other_bytes_than_offered_are_refused():
-    offer = Offer(some_values(), "float32")
+    offer = Outgoing(some_values(), "float32")
     arrival = Arrival(NUMBERS, "float32", offer.size, offer.digest)
-    arrival.write(sent(Offer(some_values(2), "float32")))
+    arrival.write(sent(Outgoing(some_values(2), "float32")))
     with pytest.raises(PeerError) as caught:
         arrival.check()
     assert caught.value.reason == "digest"
 
 
 def test_fewer_bytes_than_offered_are_refused_even_if_memory_holds_the_others():
-    offer = Offer(some_values(), "float32")
+    offer = Outgoing(some_values(), "float32")
     buffer = numpy.frombuffer(bytearray(sent(offer)), dtype=numpy.uint8)
     arrival = Arrival(NUMBERS, "float32", offer.size, offer.digest, buffer=buffer)
     arrival.held -= 1
@@ -154,7 +154,7 @@ def test_numbers_that_are_not_finite_are_refused(name, bad, place):
     values_F = some_values()
     values_F[place] = bad
     with pytest.raises(PeerError) as caught:
-        arrived(Offer(values_F, name, residual(name)))
+        arrived(Outgoing(values_F, name, residual(name)))
     assert caught.value.reason == "parameters"
 
 
@@ -163,9 +163,9 @@ def test_numbers_that_are_not_finite_are_refused(name, bad, place):
 def test_numbers_that_are_too_large_together_are_refused(name, size):
     values_F = torch.full((NUMBERS,), 1.0)
     norm_max = 1.005 * NUMBERS**0.5
-    arrived(Offer(values_F, name, residual(name)), norm_max=norm_max)
+    arrived(Outgoing(values_F, name, residual(name)), norm_max=norm_max)
     with pytest.raises(PeerError) as caught:
-        arrived(Offer(size * values_F, name, residual(name)), norm_max=norm_max)
+        arrived(Outgoing(size * values_F, name, residual(name)), norm_max=norm_max)
     assert caught.value.reason == "parameters"
 
 

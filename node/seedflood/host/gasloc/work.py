@@ -45,7 +45,7 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, load_facts
 from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import KeptDifference
-from seedflood.training.gasloc.outer import Pull
+from seedflood.training.gasloc.outer import Term
 from seedflood.training.gasloc.trainer import Trainer
 
 PIECE_SECONDS = 1.0
@@ -180,28 +180,28 @@ class Work:
     def _mix(self, order: Mix, left: Collection[Path]) -> Done:
         """left: files of this round or of an earlier life, which are deleted afterwards. Later files belong to the next
         round."""
-        found = [self._pull(order.round, partner, weight) for partner, weight in order.partners]
-        pulls = [one for one in found if one is not None]
-        mixed = self._trainer.outer.mix(pulls, has_momentum=order.has_momentum)
+        found = [self._term(order.round, partner, weight) for partner, weight in order.partners]
+        terms = [one for one in found if one is not None]
+        mixed = self._trainer.outer.mix(terms, has_momentum=order.has_momentum)
         remove(left)
-        return Done(None, [*_lost(len(found) - len(pulls)), mixed])
+        return Done(None, [*_lost(len(found) - len(terms)), mixed])
 
     def _correct(self, order: Correct) -> Done:
         """Adds the part of an earlier round."""
-        pull = self._pull(order.round, order.partner, order.weight)
-        if pull is not None:
-            self._trainer.outer.correct(pull)
-        return Done(None, _lost(int(pull is None)))
+        term = self._term(order.round, order.partner, order.weight)
+        if term is not None:
+            self._trainer.outer.correct(term)
+        return Done(None, _lost(int(term is None)))
 
     def _drop(self, order: Drop) -> Done:
         self._kept.drop(order.round, order.partner)
         return Done()
 
-    def _pull(self, round_: int, partner: OriginId, weight: float) -> Pull | None:
+    def _term(self, round_: int, partner: OriginId, weight: float) -> Term | None:
         difference = self._kept.load(round_, partner, self._numbers)
         if difference is None:
             return None
-        return Pull(weight, KeptDifference(difference, self._trainer.base.device))
+        return Term(weight, KeptDifference(difference, self._trainer.base.device))
 
     # The end
 

@@ -49,7 +49,7 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
-from seedflood.protocol.gasloc.stated import (
+from seedflood.protocol.gasloc.statement import (
     Result,
     Stated,
     distances,

@@ -21,7 +21,7 @@ from seedflood.protocol.gasloc.messages import (
     decode,
 )
 from seedflood.protocol.gasloc.rules import GaslocRules
-from seedflood.protocol.gasloc.stated import swarm_round
+from seedflood.protocol.gasloc.statement import swarm_round
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Opaque
 from seedflood.protocol.swarm.presence import Presence

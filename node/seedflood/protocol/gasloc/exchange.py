@@ -19,7 +19,7 @@ from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.pairing import Pairing, PairStage
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
-from seedflood.protocol.gasloc.stated import known_links, standing_still
+from seedflood.protocol.gasloc.statement import known_links, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import OriginId

@@ -9,7 +9,7 @@ from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.rules import GaslocRules
-from seedflood.protocol.gasloc.stated import behind, standing_still
+from seedflood.protocol.gasloc.statement import behind, standing_still
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience

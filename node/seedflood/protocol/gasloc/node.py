@@ -7,7 +7,7 @@ from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.outputs import Outputs
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
-from seedflood.protocol.gasloc.stated import stated, unpack
+from seedflood.protocol.gasloc.statement import stated, unpack
 from seedflood.protocol.gasloc.transfer import Sinks
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission

@@ -2,7 +2,7 @@
 
 An offer encodes its bytes when they are read, and holds one piece at a time. For float32 in host memory it holds
 nothing: the bytes are the parameters themselves. So the offered numbers must not change until the round is mixed. An
-arrival is one buffer of the payload's size, or a file that is read one piece at a time. `Offer` is a `Content` and
+arrival is one buffer of the payload's size, or a file that is read one piece at a time. `Outgoing` is a `Content` and
 `Arrival` a `Sink` of `protocol/gasloc/transfer.py`.
 
 **Error feedback.** The error that an encoding makes is kept (`residual_F`, bfloat16) and added to the next offer. So
@@ -39,7 +39,7 @@ class Stored(Protocol):
     def __getitem__(self, part: slice, /) -> NDArray[Any]: ...
 
 
-class Offer:
+class Outgoing:
     """Flat parameters, encoded for partners. digest: 32 bytes over encoding and payload; it names the offer.
 
     phi_F: the numbers, which must not change. residual_F: the error of earlier offers; None if the encoding is exact.
@@ -200,7 +200,7 @@ class Difference(Protocol):
 class FreshDifference:
     """The difference of an open offer and an arrival that was checked, or is checked by `checked`."""
 
-    def __init__(self, offer: Offer, arrival: Arrival) -> None:
+    def __init__(self, offer: Outgoing, arrival: Arrival) -> None:
         self._offer = offer
         self._arrival = arrival
 

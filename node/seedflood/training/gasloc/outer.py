@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 
 from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, Piece, pieces_of
-from seedflood.training.gasloc.exchange import Difference, Offer
+from seedflood.training.gasloc.exchange import Difference, Outgoing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ PLAIN = OuterSettings()
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
-    """The pull towards one neighbour. weight: w_ij, equal at both ends."""
+class Term:
+    """What one neighbour adds to a mix, weight times difference. weight: w_ij, equal at both ends."""
 
     weight: float
     difference: Difference
@@ -85,7 +85,7 @@ class Outer:
     def __init__(self, values_F: Tensor, settings: OuterSettings) -> None:
         self.settings = settings
         self.round = 0
-        self.offer: Offer | None = None
+        self.offer: Outgoing | None = None
         self._late: list[tuple[float, Difference]] = []
         """Corrections that came while the anchor was offered, with their factors. They are not in it, and are not local
         progress."""
@@ -96,7 +96,7 @@ class Outer:
         self.residual_F = None if is_exact else torch.zeros_like(values_F, dtype=torch.bfloat16)
 
     @torch.no_grad()
-    def propose(self, encoding: EncodingName | None = None) -> Offer:
+    def propose(self, encoding: EncodingName | None = None) -> Outgoing:
         """The local steps of the round are done: their result becomes phi, which is offered. encoding: another one than
         that of the settings, and without error feedback."""
         assert self.offer is None, "an offer is open"
@@ -104,13 +104,13 @@ class Outer:
             torch.lerp(self.anchor_F, self.values_F, self.settings.eta, out=self.values_F)
         self.anchor_F.copy_(self.values_F)
         if encoding in (None, self.settings.encoding):
-            self.offer = Offer(self.anchor_F, self.settings.encoding, self.residual_F)
+            self.offer = Outgoing(self.anchor_F, self.settings.encoding, self.residual_F)
         else:
-            self.offer = Offer(self.anchor_F, encoding)
+            self.offer = Outgoing(self.anchor_F, encoding)
         return self.offer
 
     @torch.no_grad()
-    def mix(self, pulls: Sequence[Pull], *, has_momentum: bool = True) -> Mixed:
+    def mix(self, terms: Sequence[Term], *, has_momentum: bool = True) -> Mixed:
         """The outer step with the neighbours whose parameters have arrived, perhaps none. Ends the round."""
         assert self.offer is not None, "nothing was offered"
         offer, phi_F = self.offer, self.anchor_F
@@ -119,30 +119,30 @@ class Outer:
             part = _part(piece)
             phi_N = phi_F[part]
             change_N = self._momentum(phi_N, part) if has_momentum else torch.zeros_like(phi_N)
-            for pull in pulls:
-                difference_N = pull.difference.piece(index)
+            for term in terms:
+                difference_N = term.difference.piece(index)
                 squares[0] += torch.linalg.vector_norm(difference_N).square()
-                change_N.add_(difference_N, alpha=-pull.weight)
-            if pulls:
+                change_N.add_(difference_N, alpha=-term.weight)
+            if terms:
                 squares[1] += torch.linalg.vector_norm(phi_N).square()
                 offer.settle(index, offer.told(index))
             self.values_F[part] += change_N
             phi_N += change_N
         self._finish()
         apart, size = (math.sqrt(square) for square in squares.tolist())
-        distance = apart / math.sqrt(len(pulls)) / size if pulls and size else 0.0
-        return Mixed(len(pulls), distance)
+        distance = apart / math.sqrt(len(terms)) / size if terms and size else 0.0
+        return Mixed(len(terms), distance)
 
     @torch.no_grad()
-    def correct(self, pull: Pull) -> None:
-        """Adds the pull of an earlier round, of which we did not know whether it counts, to the present parameters. To
+    def correct(self, term: Term) -> None:
+        """Adds the term of an earlier round, of which we did not know whether it counts, to the present parameters. To
         those that are offered it is added when the round is mixed: they must not change."""
-        scale = -pull.weight
-        _add(scale, pull.difference, self.values_F)
+        scale = -term.weight
+        _add(scale, term.difference, self.values_F)
         if self.offer is None:
-            _add(scale, pull.difference, self.anchor_F)
+            _add(scale, term.difference, self.anchor_F)
         else:
-            self._late.append((scale, pull.difference))
+            self._late.append((scale, term.difference))
 
     @torch.no_grad()
     def replace(self, result: Callable[[int], Tensor]) -> None:
@@ -167,7 +167,7 @@ class Outer:
         """Resumes from a checkpoint whose tensors are restored already. An open offer has the same digest as before."""
         self.round = round_
         self._late = [(1.0, late)] if late is not None else []
-        self.offer = Offer(self.anchor_F, self.settings.encoding, self.residual_F) if is_offered else None
+        self.offer = Outgoing(self.anchor_F, self.settings.encoding, self.residual_F) if is_offered else None
 
     def _momentum(self, phi_N: Tensor, part: slice) -> Tensor:
         """gamma (phi - previous phi) as a new tensor. phi_N becomes the previous one."""

@@ -20,7 +20,7 @@ from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
 from seedflood.training.gasloc.encodings import EncodingName
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Offer, Stored
+from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing, Stored
 from seedflood.training.gasloc.outer import Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
@@ -59,7 +59,7 @@ class Trainer:
         """Takes local steps, also while an offer is open."""
         return self.worker.take_steps(count)
 
-    def propose(self, encoding: EncodingName | None = None) -> Offer:
+    def propose(self, encoding: EncodingName | None = None) -> Outgoing:
         """Ends the local part of the round. Returns the offer for the partners; its digest is computed. encoding: if it
         is not that of the settings."""
         offer = self.outer.propose(encoding)
@@ -80,9 +80,9 @@ class Trainer:
         assert self.outer.offer is not None, "nothing was offered"
         return FreshDifference(self.outer.offer, arrival)
 
-    def content(self) -> Offer:
+    def content(self) -> Outgoing:
         """The present parameters, to be fetched as they are; its digest is computed. They must not change meanwhile."""
-        offer = Offer(self.worker.flat.values_F, LAST_ENCODING)
+        offer = Outgoing(self.worker.flat.values_F, LAST_ENCODING)
         offer.seal()
         return offer
 
