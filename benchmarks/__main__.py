@@ -31,6 +31,7 @@ from benchmarks import (
     probes,
     quantised,
     rates,
+    reward,
     scale,
     soak,
     step,
@@ -64,6 +65,7 @@ LONG = (
     "pretrain",
     "quantised",
     "rates",
+    "reward",
     "soak",
     "unlearning",
 )
@@ -74,6 +76,7 @@ PARTS: Mapping[str, Collection[str]] = {
     "long-runs": long_runs.ESTIMATES,
     "pretrain": pretrain.PARTS,
     "rates": rates.PARTS,
+    "reward": reward.PARTS,
     "unlearning": unlearning.ESTIMATES,
 }
 PROFILES: Mapping[str, Callable[[], None]] = {"step": step.print_profile, "flood": flood.print_profiles}
@@ -100,7 +103,8 @@ def main(
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="soak: a new folder for samples.csv, logs and state. rates: of courses, to go on. large: of make real."
+            help="soak: a new folder for samples.csv, logs and state. rates, reward: of courses, to go on. large: of "
+            "make real."
         ),
     ] = None,
 ) -> None:
@@ -119,6 +123,7 @@ def main(
         "pretrain": partial(pretrain.run, part or ()),
         "quantised": quantised.run,
         "rates": partial(rates.run, part or (), folder),
+        "reward": partial(reward.run, part or (), folder),
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
         "unlearning": partial(unlearning.run, part or ()),

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -91,10 +93,11 @@ def test_nothing_is_written(score, tmp_path, caplog):
 
 
 def test_the_kernel_refuses_the_network_too(score):
-    """Where it gives namespaces: without the one of its own a process could reach a host through C."""
-    if score("", "float(os.readlink('/proc/self/ns/net') == prompt)", {}) == 1.0:
-        pytest.skip("no namespace")
-    assert score(os.readlink("/proc/self/ns/net"), "float(os.readlink('/proc/self/ns/net') == prompt)", {}) == 0.0
+    """By a namespace: Python alone would not stop a library in C."""
+    unshare = "import ctypes, sys; sys.exit(ctypes.CDLL(None).unshare(0x10000000 | 0x40000000) != 0)"
+    if subprocess.run([sys.executable, "-c", unshare], check=False).returncode:
+        pytest.skip("the kernel gives no namespaces to this user")
+    assert score(os.readlink("/proc/self/ns/net"), "float(os.readlink('/proc/self/ns/net') != prompt)", {}) == 1.0
 
 
 def test_equal_texts_have_equal_hashes_in_every_process(local):
