@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
-.PHONY: help setup demo tour test test-long compose-test soak check lint-deploy bench real clean sweep study fuzz audit
+.PHONY: help setup setup-relay demo tour test test-long compose-test soak check lint-deploy bench real clean sweep study fuzz audit
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -93,9 +93,13 @@ define install
 endef
 
 $(VENV)/.ready: pyproject.toml constraints.txt
-	$(call install,.)
+	$(call install,.[train])
 	touch $@
 
 $(VENV)/.ready-dev: pyproject.toml constraints.txt
 	$(call install,.[dev])
 	touch $(VENV)/.ready $@
+
+setup-relay: pyproject.toml constraints.txt  ## A virtual environment in .venv with what a relay needs: without PyTorch
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --no-compile -c constraints.txt -e .

@@ -42,6 +42,7 @@ def simulate(
         bool,
         typer.Option("--closed", help="Only hosts on a roster take part; it changes meanwhile, and strangers dial."),
     ] = False,
+    relays: Annotated[int, typer.Option(min=0, help="How many hosts more that only relay (seedflood).")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Runs the real protocol under a virtual clock, with faults, and judges it from outside.
@@ -56,7 +57,7 @@ def simulate(
         python -m simulation --mode gasloc --clients 12 --steps 48 --faults crashes
     """
     facts = {"clients": clients, "topology": topology, "seed": seed, "steps": steps, "profile": faults}
-    runs, plan = _plan(mode, window, closed=closed, **facts)
+    runs, plan = _plan(mode, window, closed=closed, **facts, **({"relays": relays} if relays else {}))
     if seeds is None:
         result = runs.simulate(plan)
         bad = [] if result.is_good else [result]

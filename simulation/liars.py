@@ -4,9 +4,12 @@ import random
 from collections.abc import Collection, Iterable, Mapping
 
 
-def choose_liars(clients: int, edges: Iterable[tuple[int, int]], share: float, rng: random.Random) -> set[int]:
-    """Chooses up to this share of the hosts, at least one if the share allows it. All others stay connected."""
-    links: dict[int, set[int]] = {index: set() for index in range(clients)}
+def choose_liars(
+    clients: int, edges: Iterable[tuple[int, int]], share: float, rng: random.Random, *, relays: int = 0
+) -> set[int]:
+    """Chooses up to this share of the clients, at least one if the share allows it. All others stay connected, the
+    relays among them, whose numbers follow those of the clients."""
+    links: dict[int, set[int]] = {index: set() for index in range(clients + relays)}
     for one, other in edges:
         links[one].add(other)
         links[other].add(one)

@@ -287,6 +287,7 @@ def test_async_appears_where_there_is_a_loop_only():
     engines = (
         "host/engine.py",
         "host/seedflood/engine.py",
+        "host/seedflood/relay.py",
         "host/gasloc/engine.py",
     )
     invitations = ("founding/invitation.py", "founding/enrolling.py")

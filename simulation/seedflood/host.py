@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay
@@ -32,8 +33,12 @@ class SeedfloodHost(Host):
     node: Node
     driver: SeedfloodDriver
 
-    def __init__(self, place: Place, rules: Rules, chronicle: Chronicle, patience: Patience) -> None:
+    def __init__(
+        self, place: Place, rules: Rules, chronicle: Chronicle, patience: Patience, *, is_relay: bool = False
+    ) -> None:
+        """is_relay: it measures nothing. Its ledger adds up what it holds all the same: so it is judged as all are."""
         self.rules = rules
+        self.is_relay = is_relay
         self.chronicle = chronicle
         super().__init__(place, lambda _: self._make_process(patience))
         self.ledger = Ledger(chronicle)
@@ -48,7 +53,8 @@ class SeedfloodHost(Host):
         self._was_ready = False
 
     def _make_process(self, patience: Patience) -> tuple[Node, SeedfloodDriver]:
-        node = Node(self.rules, self.member, self.sign, self.verify, patience=patience, gate=self.gate())
+        facts: dict[str, Any] = {"patience": patience, "gate": self.gate(), "is_relay": self.is_relay}
+        node = Node(self.rules, self.member, self.sign, self.verify, **facts)
         return node, SeedfloodDriver(node, self.journal, self, self.compute, self, lambda: self.clock.now)
 
     def _new_disk(self) -> MemoryBundleJournal:
@@ -73,6 +79,11 @@ class SeedfloodHost(Host):
         exchange = self.node.seedflood.exchange
         return exchange.watch.is_current
 
+    @property
+    def is_done(self) -> bool:
+        """A relay stays up as long as one that lies does not say that its run is over."""
+        return self.is_up if self.is_relay and self.chronicle.liars else super().is_done
+
     # Its lives
 
     def start(self, *, is_journal_damaged: bool = False) -> None:
@@ -92,7 +103,7 @@ class SeedfloodHost(Host):
 
     def corrupt(self) -> bool:
         """Flips a bit of some coefficient. False if there is none yet."""
-        epochs = sorted(self.ledger.sums)
+        epochs = [] if self.is_relay else sorted(self.ledger.sums)
         if epochs:
             self.ledger.sums[self.rng.choice(epochs)] ^= 1 << self.rng.randrange(40)
             self.is_corrupt = self.chronicle.is_tainted = True

@@ -57,7 +57,7 @@ class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
     refresh_period, tell, delay, optimizer: drawn from the seed if None. closed: is there an operator, who changes the
-    roster during chaos, and a stranger?
+    roster during chaos, and a stranger? relays: how many hosts that measure nothing stand among the clients.
     """
 
     clients: int = 16
@@ -72,6 +72,7 @@ class Plan:
     delay: int | None = None
     optimizer: OptimizerName | None = None
     closed: bool = False
+    relays: int = 0
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -159,13 +160,13 @@ class _Trial(TrialWithLiars[SeedfloodHost]):
 def simulate(plan: Plan) -> Result:
     """Runs the plan to its end, or until virtual time is up."""
     profile = PROFILES[plan.profile]
-    edges = make_topology(plan.topology, plan.clients, seed=plan.seed)
+    edges = _draw_edges(plan)
     draws = random.Random(f"world {plan.seed}")
-    climate = draw_climate(profile.climates, profile.weather, plan.clients, draws)
+    climate = draw_climate(profile.climates, profile.weather, plan.clients + plan.relays, draws)
     epoch_rounds = draw_epoch_rounds(profile, draws)
     plan = replace(plan, refresh_period=plan.refresh_period or epoch_rounds * plan.local_steps).drawn()
     world = _make_world(plan, edges, climate)
-    liars = choose_liars(plan.clients, edges, profile.liars, draws)
+    liars = choose_liars(plan.clients, edges, profile.liars, draws, relays=plan.relays)
     is_stalling = bool(liars) and plan.window == "strict"
     operator = close(world, draws) if plan.closed else None
     outcome = _Trial(world, SeedfloodChaos(world, profile, operator), liars, operator).run(
@@ -181,6 +182,16 @@ def simulate(plan: Plan) -> Result:
         climate=climate.name,
         liars=len(liars),
     )
+
+
+def _draw_edges(plan: Plan) -> Sequence[tuple[int, int]]:
+    """Relays have the last numbers, and places among the others that are drawn from the seed."""
+    hosts = plan.clients + plan.relays
+    edges = make_topology(plan.topology, hosts, seed=plan.seed)
+    if not plan.relays:
+        return edges
+    places = random.Random(f"relays {plan.seed}").sample(range(hosts), hosts)
+    return [(places[one], places[other]) for one, other in edges]
 
 
 def draw_epoch_rounds(profile: Profile, draws: random.Random) -> int:
@@ -208,6 +219,7 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
         weather=climate.weather,
         pace=climate.paces,
         patience=PATIENCE,
+        relays=plan.relays,
     )
 
 
@@ -221,6 +233,7 @@ def show_result(result: Result, console: Console) -> None:
     """Prints one run for people."""
     plan = result.plan
     hosts = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}"
+    hosts += f", {plan.relays} relays" if plan.relays else ""
     hosts += ", closed" if plan.closed else ""
     what = f"{hosts}, {plan.tell}, {plan.optimizer}, seed {plan.seed}"
     table = Table(title=what, title_justify="left")

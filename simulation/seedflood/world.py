@@ -9,6 +9,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import Patience
 from simulation.network import Weather
+from simulation.notary import make_keys
 from simulation.seedflood.host import SeedfloodHost
 from simulation.seedflood.ledger import EPOCH_BYTES, Chronicle
 from simulation.seedflood.optimisers import COEFFICIENT_MAX, OptimizerName
@@ -36,7 +37,9 @@ class SeedfloodWorld(World[SeedfloodHost]):
         weather: Weather | None = None,
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
+        relays: int = 0,
     ) -> None:
+        """relays: the last hosts, which do not count as clients."""
         patience = patience or Patience()
         self.chronicle = Chronicle(refresh_period, telling, optimizer)
         self.rules = Rules(
@@ -52,10 +55,13 @@ class SeedfloodWorld(World[SeedfloodHost]):
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
         )
+        relaying = make_keys(seed, clients + relays)[clients:]
         super().__init__(
-            clients,
+            clients + relays,
             edges,
-            lambda place: SeedfloodHost(place, self.rules, self.chronicle, patience),
+            lambda place: SeedfloodHost(
+                place, self.rules, self.chronicle, patience, is_relay=place.public_key in relaying
+            ),
             seed=seed,
             weather=weather,
             pace=pace,

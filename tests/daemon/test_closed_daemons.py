@@ -266,7 +266,7 @@ async def test_a_host_that_cannot_take_part_is_told_what_to_do(closed: Closed) -
     with pytest.raises(ConfigError, match="lists this host only from - to 1970-01-01T00:00:00Z"):
         await closed.start("late", [])
     closed.sign(Roster(9, (Entry("late", key, ("read",)),)))
-    with pytest.raises(ConfigError, match="without the role train"):
+    with pytest.raises(ConfigError, match="with the role read, and it was started to train"):
         await closed.start("late", [])
 
 

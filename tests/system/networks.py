@@ -56,12 +56,35 @@ class Network:
             _ip("-n", space, "link", "set", device, "up")
         return f"{address}:{PORT}", space
 
+    def attach_behind_nat(self, side: int) -> str:
+        """One more host, behind a router of its own on this side: its namespace. It reaches everyone under the address
+        of the router, and nobody reaches it. All of them have the same address at home."""
+        _, router = self.attach(side)
+        number = self._hosts
+        home = self._make_space(f"home{number}")
+        _ip("link", "add", "home", "netns", router, "type", "veth", "peer", "name", "router", "netns", home)
+        for space, device, address in ((router, "home", "192.168.7.1"), (home, "router", "192.168.7.2")):
+            _ip("-n", space, "address", "add", f"{address}/24", "dev", device)
+            _ip("-n", space, "link", "set", device, "up")
+        _ip("-n", home, "link", "set", "lo", "up")
+        _ip("-n", home, "route", "add", "default", "via", "192.168.7.1")
+        _run(*inside(router), "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        for rule in (
+            ("-t", "nat", "-A", "POSTROUTING", "-o", f"port{number}", "-j", "MASQUERADE"),
+            ("-A", "FORWARD", "-i", "home", "-j", "ACCEPT"),
+            ("-A", "FORWARD", "-m", "conntrack", "--ctstate", "ESTABLISHED,RELATED", "-j", "ACCEPT"),
+            ("-P", "FORWARD", "DROP"),
+        ):
+            _run(*inside(router), "iptables", *rule)
+        return home
+
     def name(self, space: str, names: dict[str, str]) -> None:
         """What a namespace knows hosts by: address by name. For processes that start later."""
         folder = CONFIGURATION / space
         folder.mkdir(parents=True)
         lines = [f"{address} {name}" for name, address in {"localhost": "127.0.0.1", **names}.items()]
         (folder / "hosts").write_text("\n".join(lines) + "\n")
+        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")  # which answers at once that it is none
 
     def hide(self, space: str, address: str) -> None:
         """From here on the namespace cannot reach that address."""
@@ -119,6 +142,10 @@ def _remove(space: str) -> None:
 
 
 def _ip(*words: str) -> str:
-    ran = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
-    assert ran.returncode == 0, f"ip {' '.join(words)}: {ran.stderr.strip()}"
+    return _run("ip", *words)
+
+
+def _run(*words: str) -> str:
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 0, f"{' '.join(words)}: {ran.stderr.strip()}"
     return ran.stdout

@@ -41,10 +41,20 @@ def script(subtitle: str) -> list[str]:
 
 def closed_run() -> list[str]:
     """The README's commands that make a closed run, start a host, invite one more, and let it join."""
+    return _commands("### A closed run", 4)
+
+
+def with_a_relay() -> list[str]:
+    """The README's commands that make a run of two laptops and a server, start the server, and a laptop."""
+    return _commands("### Two laptops", 3)
+
+
+def _commands(heading: str, count: int) -> list[str]:
+    """The blocks of commands of the README below a heading."""
     text = (ROOT / "README.md").read_text()
-    begin = text.index("### A closed run")
-    blocks = list(BLOCK.finditer(text, begin, text.index("\n## ", begin + 1)))
-    assert [block["language"] for block in blocks] == ["sh"] * 4
+    begin = text.index(heading)
+    blocks = list(BLOCK.finditer(text, begin, re.compile("^##", re.MULTILINE).search(text, begin + 3).start()))  # type: ignore[union-attr]
+    assert [block["language"] for block in blocks] == ["sh"] * count
     return [block["text"].strip() for block in blocks]
 
 

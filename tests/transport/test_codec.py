@@ -146,6 +146,7 @@ messages = st.one_of(
         frontier=frontiers(),
         protocol_version=st.integers(0, 2**32 - 1),
         roster=st.none() | rosters(),
+        form=st.binary(max_size=100),
     ),
     rosters(),
     st.builds(

@@ -109,6 +109,23 @@ def run_node(
     raise typer.Exit(run_process(course, lambda: load_course(peers, flags)))
 
 
+@app.command(epilog=EPILOG)
+def relay(
+    peers: PeersOption = Path("peers.toml"),
+    name: Annotated[str | None, typer.Option(help="Name of this relay ([node] name).")] = None,
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where to listen ([node] listen).")] = None,
+    state: Annotated[Path | None, typer.Option(help="Folder of key and journal ([node] state).")] = None,
+    overrides: SetOption = None,
+) -> None:
+    """Runs a relay: it passes on what hosts say, keeps it, and serves those that come late. It trains nothing, and
+    needs neither PyTorch nor the model nor rows, only the [run] of the hosts.
+
+    The same as `seedflood-node` with `[node] role = "relay"`. It ends when all hosts have ended the run, or stays with
+    `[node] then = "serve"`.
+    """
+    run_node(peers, name, listen, state, overrides=[*(overrides or ()), "node.role=relay"])
+
+
 @app.command()
 def local(
     nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,

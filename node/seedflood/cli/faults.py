@@ -12,12 +12,21 @@ from rich.text import Text
 
 from seedflood.errors import ExitCode, SeedfloodError
 
+NEEDS_TRAINING = (
+    "the Python package {module} is not installed, which everything with a model needs: pip install "
+    "'seedflood[train]'; `seedflood relay` runs without."
+)
+
 
 def run_command(command: Callable[..., Any], name: str) -> None:
     try:
         command(prog_name=name)
     except SeedfloodError as error:
         _fail(name, str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        if (error.name or "seedflood").partition(".")[0] == "seedflood":
+            raise
+        _fail(name, NEEDS_TRAINING.format(module=error.name), ExitCode.CONFIG)
     except (KeyboardInterrupt, asyncio.CancelledError):
         _fail(name, "interrupted", ExitCode.TRY_AGAIN)
     except Exception as error:

@@ -34,6 +34,10 @@ def keygen(path: Annotated[Path, typer.Argument(help="File of the key, with mode
 def init(
     hosts: HostsArgument,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="A new folder for all files.")] = Path("run"),
+    relay: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=HOST:PORT", help="A host that only relays, without model and rows; repeatable."),
+    ] = None,
     mode: Annotated[str | None, typer.Option(help="How the hosts train ([run] mode).")] = None,
     model: Annotated[str | None, typer.Option(help="Base model, as the hosts find it ([run] model).")] = None,
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
@@ -57,6 +61,8 @@ def init(
 
         seedflood init alpha=10.0.0.1:7070 beta=10.0.0.2:7070 gamma --out run
 
+        seedflood init ada bob --relay server=10.0.0.3:7070
+
         seedflood init alpha=10.0.0.1:7070 beta gamma --model facebook/opt-125m --data ./rows.csv --estimate gradient
     """
     from seedflood.founding import plan
@@ -68,7 +74,7 @@ def init(
     layers += [{key: value for key, value in (("mode", mode), ("model", model), ("steps", steps)) if value is not None}]
     layers += [{} if task is None else {"objective": {"task": task}}]
     layers += [{} if estimate is None else {"seedflood": {"estimate": estimate}}, given.get("run", {})]
-    tables, planned = merge(*layers), plan.parse_hosts(hosts)
+    tables, planned = merge(*layers), plan.parse_hosts(hosts, relay or ())
     if data is not None and Path(divide_data(data)[0]).exists():  # elsewhere it may be on the hosts alone
         tables = merge({"objective": guessed(data, tables.get("objective", {}))}, tables)
     if plan.is_on_this_machine(planned):
@@ -82,6 +88,8 @@ def init(
     if data is not None and not Path(data).is_absolute() and Path(divide_data(data)[0]).exists():
         typer.echo(f"{data}: each host looks for its rows there, beside its {plan.PEERS_FILE}")
     typer.echo(f"then, in the folder on each host: {typed('seedflood-node')} --peers {plan.PEERS_FILE}")
+    if relay:
+        typer.echo(f"on a relay: {typed('seedflood')} relay --peers {plan.PEERS_FILE}")
 
 
 def invite(

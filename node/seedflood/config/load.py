@@ -60,6 +60,17 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_relay(self) -> Self:
+        if self.node.role == "relay" and self.run.mode != "seedflood":
+            raise ValueError(
+                f'mode = "{self.run.mode}" exchanges whole replicas between neighbours, which no relay carries: link '
+                "its hosts with each other"
+            )
+        if self.node.role == "relay" and isinstance(self.node.then, Path):
+            raise ValueError("a relay serves one run: take [node] then out, and start another relay for the next run")
+        return self
+
+    @model_validator(mode="after")
     def _check_audit(self) -> Self:
         if self.node.audit and self.run.mode != "seedflood":
             raise ValueError('[node] audit is for mode = "seedflood": leave it out')
@@ -293,6 +304,8 @@ def _nearest(key: str, table: str | None) -> str:
 def check_folders(settings: Settings) -> None:
     """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run
+    if node.role == "relay":
+        return
     model = Path(run.model if node.model_path is None else node.model_path)
     if model.is_absolute() and not (model.is_file() and model.suffix == ".gguf"):
         _check_folder(model, MODEL_FILE, "model in [run], or model_path in [node]")

@@ -18,6 +18,10 @@ class NodeSettings(Section):
     """`[node]`: this host."""
 
     name: Name = Field("node", description="Name of this host, shown everywhere.")
+    role: Literal["train", "relay"] = Field(
+        "train",
+        description='What this host does: "train", or "relay": only pass on what others say, without model and rows.',
+    )
     listen: str = Field("127.0.0.1:7070", description='Address and port to listen on; port 0 takes any, "" none.')
     state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
     roster: Path | None = Field(

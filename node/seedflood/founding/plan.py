@@ -14,7 +14,6 @@ more in a ring. One without dials two of them.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from seedflood.errors import ConfigError, UsageError
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.origin import NAME_PATTERN
-from seedflood.protocol.swarm.roster import Entry, Roster
+from seedflood.protocol.swarm.roster import Entry, Role, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 
 OPERATOR_FILE, NEWCOMER_FILE = "operator.key", "newcomer.toml"
@@ -55,10 +54,11 @@ DEFAULT_RUNS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedHost:
-    """address: where others reach it; None if they cannot."""
+    """address: where others reach it; None if they cannot. role: on the roster, and in its settings."""
 
     name: str
     address: str | None = None
+    role: Role = "train"
 
     @property
     def listen(self) -> str:
@@ -69,15 +69,16 @@ NEWCOMER = PlannedHost("newcomer")
 """Stands for a host that is invited later."""
 
 
-def parse_hosts(texts: Sequence[str]) -> list[PlannedHost]:
+def parse_hosts(texts: Sequence[str], relays: Sequence[str] = ()) -> list[PlannedHost]:
     """`NAME=HOST:PORT`, or `NAME` for a host that only dials. Raises UsageError."""
     hosts = []
-    for text in texts:
+    for k, text in enumerate((*texts, *relays)):
         name, equals, address = text.partition("=")
         if re.fullmatch(NAME_PATTERN, name) is None:
             raise UsageError(f'"{name[:80]}" is no name of a host: letters, digits, ".", "_" and "-", 63 at most.')
         try:
-            hosts.append(PlannedHost(name, check_address(address) if equals else None))
+            role: Role = "train" if k < len(texts) else "relay"
+            hosts.append(PlannedHost(name, check_address(address) if equals else None, role))
         except ValueError as error:
             raise UsageError(f"{name}: {error}.") from None
     for what in ("name", "address"):
@@ -114,7 +115,8 @@ def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data:
         raise UsageError(f"the folder {out} is not empty; name a new one with --out, for keys are not made twice.")
     mode = str(run.get("mode", "seedflood"))
     usual = {"name": "first", "model": "embedded", **DEFAULT_RUNS.get(mode, {})}
-    tables = merge(usual, run, {"clients": len(hosts)})
+    trainers = [host for host in hosts if host.role == "train"]
+    tables = merge(usual, run, {"clients": len(trainers)})
     task = combine({"run": tables}, None, "settings").run.objective.task
     rows = _choose_rows(task, data, is_own=bool({"model", "objective"} & run.keys()))
     try:
@@ -123,11 +125,15 @@ def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data:
         operator.use()
         tables["operator"] = operator.public_key.hex()
         keys = {host.name: _make_host(out / host.name) for host in hosts}
-        roster = SignedRoster.sign(operator, tables["name"], Roster(1, tuple(starmap(Entry, keys.items()))))
+        entries = tuple(Entry(host.name, keys[host.name], (host.role,)) for host in hosts)
+        roster = SignedRoster.sign(operator, tables["name"], Roster(1, entries))
         write_roster(out / ROSTER_FILE, roster)
-        for k, host in enumerate(hosts):
+        for host in hosts:
             layer = {"run": tables, **_own(hosts, host, keys, rows)}
-            layer["node"]["shard"] = f"{k + 1}/{len(hosts)}"
+            if host in trainers:
+                layer["node"]["shard"] = f"{trainers.index(host) + 1}/{len(trainers)}"
+            else:
+                layer["node"]["role"] = host.role
             write_roster(out / host.name / ROSTER_FILE, roster)
             write_text(out / host.name / PEERS_FILE, explain(layer))
         newcomer = {"run": tables, **_own([*hosts, NEWCOMER], NEWCOMER, keys, rows)}

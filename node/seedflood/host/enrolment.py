@@ -10,7 +10,7 @@ from typing import Self
 
 import structlog
 
-from seedflood.config import Settings
+from seedflood.config import NodeSettings, Settings
 from seedflood.errors import ConfigError
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity, verify
@@ -47,7 +47,7 @@ class Enrolment:
         for roster in known:
             if enrolment.gate.is_news(roster):
                 enrolment.gate.adopt(roster)
-        enrolment._check(identity, settings.node.name)
+        enrolment._check(identity, settings.node)
         return enrolment
 
     def read(self, path: Path | None) -> Roster | None:
@@ -75,8 +75,10 @@ class Enrolment:
         except ConfigError as error:
             _log.error("the roster is not kept; after a restart this host may know an older one", reason=str(error))
 
-    def _check(self, identity: Identity, name: str) -> None:
-        """Raises ConfigError if this host is not on the roster, or may not train."""
+    def _check(self, identity: Identity, node: NodeSettings) -> None:
+        """Raises ConfigError if this host is not on the roster, or has not the role there that it takes here. Who may
+        train may relay."""
+        name = node.name
         roster = self.gate.roster
         entry = roster.of_key(identity.public_key) if roster is not None else None
         serial, key = roster.serial if roster is not None else 0, identity.public_key.hex()
@@ -99,10 +101,10 @@ class Enrolment:
         if not self.gate.may_link(identity.public_key):
             first, last = (spell_time(at) if at is not None else "-" for at in (entry.not_before, entry.not_after))
             raise ConfigError(f"the roster (serial {serial}) lists this host only from {first} to {last}.")
-        if "train" not in entry.roles:
+        if node.role not in entry.roles and "train" not in entry.roles:
             raise ConfigError(
-                f"the roster (serial {serial}) lists this host without the role train, which a host that runs this "
-                "program needs."
+                f"the roster (serial {serial}) lists this host with the role {', '.join(entry.roles)}, and it was "
+                f"started to {node.role}; a host with the role relay is started by `seedflood relay`."
             )
 
 

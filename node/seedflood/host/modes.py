@@ -6,12 +6,11 @@ before settings are loaded.
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from importlib import import_module
 
 from seedflood.config import AlgorithmSettings, Settings, add_algorithm
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine
-from seedflood.host.gasloc.engine import open_gasloc
-from seedflood.host.seedflood.engine import open_seedflood
 from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub
 
@@ -19,7 +18,23 @@ Open = Callable[[Settings, Identity, ComputeThread, TelemetryHub, AsyncExitStack
 """Loads model and journal: (settings, key, compute thread, telemetry hub, clean-up if the daemon does not start) ->
 engine. Raises SeedfloodError."""
 
-MODES: dict[str, Open] = {"seedflood": open_seedflood, "gasloc": open_gasloc}
+
+def _late(module: str, name: str) -> Open:
+    """A function that is imported when it is called: a relay has no torch."""
+    return lambda *given: getattr(import_module(module), name)(*given)
+
+
+MODES: dict[str, Open] = {
+    "seedflood": _late("seedflood.host.seedflood.engine", "open_seedflood"),
+    "gasloc": _late("seedflood.host.gasloc.engine", "open_gasloc"),
+}
+
+
+def opener(settings: Settings) -> Open:
+    """What opens the engine of this host."""
+    if settings.node.role == "relay":
+        return _late("seedflood.host.seedflood.relay", "open_relay")
+    return MODES[settings.run.mode]
 
 
 def add_mode(name: str, table: type[AlgorithmSettings], open_engine: Open) -> None:

@@ -25,6 +25,9 @@ RESULT_FILE = "result.json"
 ROSTER_FILE = "roster.json"
 """In the state folder: the newest roster that others told us."""
 
+FORM_FILE = "form"
+"""Of a relay: what it has learned of the run from others."""
+
 FAREWELL_FILE = "farewell"
 """Our last hello in a run of a course that all have ended."""
 

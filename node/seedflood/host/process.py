@@ -23,7 +23,7 @@ from seedflood.host import garbage
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.modes import MODES
+from seedflood.host.modes import opener
 from seedflood.host.places import KEY_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.operations.console import Console
@@ -64,7 +64,7 @@ async def start_daemon(stage: Stage) -> Daemon:
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         what = {"mode": run.mode, "model": run.model, "task": run.objective.task}
         hub.tell("loading", **what, run_id=run.run_id().hex()[:16], http=console.address)
-        engine = await MODES[run.mode](settings, identity, compute, hub, undo)
+        engine = await opener(settings)(settings, identity, compute, hub, undo)
         if (damaged := engine.journal.damaged) is not None:
             hub.tell("the journal was damaged; what was lost is pulled from neighbours", "error", kept_at=str(damaged))
         daemon = Daemon(stage, identity, engine, compute, console, asyncio.get_running_loop(), enrolment)

@@ -10,14 +10,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from seedflood import durable
 from seedflood.errors import JournalError
 from seedflood.operations.rise import Best
-from seedflood.training.generation import Sample
+
+if TYPE_CHECKING:
+    from seedflood.training.generation import Sample
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -52,7 +54,7 @@ class Report:
                 self.best = Best(**known["best"])
         return bool(self.before)
 
-    def sampled(self, number: int, when: str, sample: Sample) -> None:
+    def sampled(self, number: int, when: str, sample: "Sample") -> None:
         known = self.samples.setdefault(str(number), {"prompt": sample.prompt, "wanted": sample.wanted})
         known[when] = sample.written
         self.keep()

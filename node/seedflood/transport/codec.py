@@ -27,6 +27,7 @@ from seedflood.protocol.seedflood.messages import (
     Votes,
 )
 from seedflood.protocol.swarm.messages import (
+    FORM_BYTES_MAX,
     OPAQUE_BYTES_MAX,
     Goodbye,
     Hello,
@@ -331,6 +332,7 @@ def _hello_to_wire(hello: Hello) -> list[pb.Frame]:
         members=first.members,
         frontier=frontier_to_wire(hello.frontier),
         roster=roster_to_wire(hello.roster) if hello.roster is not None else None,
+        form=hello.form,
     )
     return [pb.Frame(hello=wire), *(pb.Frame(members=chunk) for chunk in rest)]
 
@@ -338,6 +340,7 @@ def _hello_to_wire(hello: Hello) -> list[pb.Frame]:
 def _hello_from_wire(wire: pb.Hello) -> Hello:
     check(len(wire.run_id) == 32, "run_id must be 32 bytes")
     check(len(wire.base_digest) <= BASE_DIGEST_BYTES_MAX, "base_digest is too long")
+    check(len(wire.form) <= FORM_BYTES_MAX, "form is too long")
     return Hello(
         wire.run_id,
         wire.base_digest,
@@ -346,4 +349,5 @@ def _hello_from_wire(wire: pb.Hello) -> Hello:
         frontier_from_wire(wire.frontier),
         wire.protocol_version,
         roster_from_wire(wire.roster) if wire.HasField("roster") else None,
+        wire.form,
     )

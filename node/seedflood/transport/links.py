@@ -366,6 +366,9 @@ class Links:
             refusal.check_hello(hello, ours, self._settings.kindred_runs)
             self._check_conduct(hello.member.origin, stream.source)
             self._owner.is_welcome(hello)
+            if not hello.base_digest:
+                await self._introduce(ours, stream, context)
+                raise PeerError("a relay that has learned the run by our hello; dial again", reason="stopping")
             if is_outlived(hello, self._links.get(hello.member.origin)):
                 await self._introduce(ours, stream, context)
             link = self._admit(hello, ours, stream)

@@ -24,7 +24,8 @@ class Owner(Protocol):
         """Our hello, up to date."""
 
     def is_welcome(self, hello: Hello) -> None:
-        """Raises PeerError if the sender may not take part. Run, base model and version have been compared before."""
+        """Raises PeerError if the sender may not take part. Run, base model and version have been compared before. Who
+        names no base model is a relay that has still to learn it, and only gets our hello."""
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 

@@ -39,7 +39,8 @@ _CODES = {
 
 
 def check_hello(theirs: Hello, ours: Hello, kindred_runs: Collection[str] = ()) -> None:
-    """Raises PeerError unless both sides speak the same protocol in the same run from the same base model.
+    """Raises PeerError unless both sides speak the same protocol in the same run from the same base model. A relay that
+    has still to learn the base model names none.
 
     kindred_runs: the other runs of our course. Who is in one of them is told so: it will soon fit."""
     if theirs.protocol_version != ours.protocol_version:
@@ -56,7 +57,7 @@ def check_hello(theirs: Hello, ours: Hello, kindred_runs: Collection[str] = ()) 
             "[run] must be equal on all hosts",
             reason="run",
         )
-    if theirs.base_digest != ours.base_digest:
+    if theirs.base_digest and ours.base_digest and theirs.base_digest != ours.base_digest:
         raise PeerError(
             "the weights of the base model differ; give both hosts the same files (same [run] model and revision)",
             reason="base",

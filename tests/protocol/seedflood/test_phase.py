@@ -12,13 +12,14 @@ PATHS = {
     Phase.COLLECTING: (Phase.COLLECTING,),
     Phase.FINISHING: (Phase.FINISHING,),
     Phase.FINISHED: (Phase.FINISHING, Phase.FINISHED),
+    Phase.RELAYING: (),
     Phase.LEFT: (Phase.LEFT,),
 }
 """One way to each phase."""
 
 
 def life_in(phase):
-    life = Lifecycle()
+    life = Lifecycle(is_relay=phase is Phase.RELAYING)
     for one in PATHS[phase]:
         life.enter(one)
     assert life.phase is phase
@@ -50,9 +51,10 @@ def test_who_has_begun_a_round_has_spoken_and_stays_so(phase):
     assert not life.is_joining
 
 
-def test_who_leaves_while_it_joins_has_never_spoken():
+def test_who_leaves_while_it_joins_or_relays_has_never_spoken():
     assert life_in(Phase.JOINING).is_joining
     assert life_in(Phase.LEFT).is_joining
+    assert life_in(Phase.RELAYING).is_joining
 
 
 def test_no_steps_are_left_from_the_moment_of_finishing_until_one_leaves():

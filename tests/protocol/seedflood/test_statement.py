@@ -22,6 +22,8 @@ statements = st.builds(
     st.integers(0, STEP_MAX + 1),
     st.none() | rows,
     st.lists(remains, max_size=REMAINS_MAX).map(tuple),
+    st.booleans(),
+    st.booleans(),
 )
 LONGEST = pack(Stated(7, Rows(0, 1, bytes(32)), REMAINS_MAX * (Remains(1, bytes(32)),)))
 

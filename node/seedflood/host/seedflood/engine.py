@@ -21,6 +21,7 @@ from seedflood.host.report import Report
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
 from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.rules import make_rules
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.work import Applied, Work
 from seedflood.identity import Identity, verify
@@ -28,10 +29,10 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
+from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
-from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
@@ -112,20 +113,9 @@ class SeedfloodEngine(Engine):
         return packed_bytes_max(self.trainer.replica.epoch_bytes)
 
     def assemble(self, shell: Shell, member: Member) -> None:
-        run, node, seedflood = self._settings.run, self._settings.node, self._settings.run.seedflood
-        rules = Rules(
-            run_id=run.run_id(),
-            base_digest=self.trainer.base_digest,
-            clients=run.clients,
-            steps=run.steps,
-            window=seedflood.window,
-            local_steps=seedflood.local_steps,
-            refresh_period=seedflood.refresh_period,
-            epoch_bytes=self.trainer.replica.epoch_bytes,
-            telling=self.trainer.telling,
-            delay=seedflood.delay,
-            step_reach=None if seedflood.optimizer == "sgd" else int(STEP_MAX),
-        )
+        run, node, trainer = self._settings.run, self._settings.node, self.trainer
+        step_reach = None if run.seedflood.optimizer == "sgd" else int(STEP_MAX)
+        rules = make_rules(run, trainer.base_digest, Form(trainer.replica.epoch_bytes, trainer.telling, step_reach))
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         self._shell = shell
         self._hub = shell.hub

@@ -31,13 +31,14 @@ from seedflood.protocol.seedflood.outputs import (
 )
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
+from seedflood.protocol.seedflood.relaying import SETTLE_BUNDLES, Relaying
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows, stated
 from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_votes
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.algorithm import Algorithm
-from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member, Sign
+from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
@@ -56,15 +57,15 @@ class SeedFlood(Algorithm):
         presence: Presence,
         admission: Admission,
         frontier: Frontier,
-        sign: Sign,
         outbox: Outbox[Outputs],
         patience: Patience,
         rows: Rows | None = None,
+        is_relay: bool = False,
     ) -> None:
         self.origin = presence.ours.origin
         self.rules = rules
         self.frontier = frontier
-        self.life = Lifecycle()
+        self.life = Lifecycle(is_relay=is_relay)
         self.flood = Flood()
         certificates = Certificates(rules, admission.gate, presence.membership, self.origin)
         self.holdings = Holdings(rules, frontier, admission, certificates, self.flood, outbox)
@@ -72,17 +73,19 @@ class SeedFlood(Algorithm):
         self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
         self._catchup = CatchUp(patience)
         self._own = OwnState(self.origin, frontier, self._catchup)
-        self._own.rows = rows
+        self._own.rows, self._own.is_relay = rows, is_relay
         self.exchange = Exchange(
             self.holdings, presence, admission, self._catchup, self.life, outbox, rules, self._may_apply_before
         )
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
+        self._relaying = (
+            Relaying(rules, self.holdings, self.exchange, self.ending, presence.membership) if is_relay else None
+        )
         self.windows = OpenWindows(rules, presence.membership, frontier, presence.liveness, presence.bound_seconds)
         self._blockers = Blockers(rules, self.life, self.exchange, presence, self.windows, self.ending, frontier)
         self._standstill = Standstill()
         self._membership = presence.membership
         self._presence = presence
-        self._sign = sign
         self._outbox = outbox
         self._patience = patience
 
@@ -93,6 +96,8 @@ class SeedFlood(Algorithm):
     @property
     def is_ready(self) -> bool:
         """Does it take part, with a replica that was seen to equal a neighbour's?"""
+        if self._relaying is not None:
+            return self._relaying.is_ready
         watch = self.exchange.watch
         is_up = self.phase not in (Phase.JOINING, Phase.LEFT) and not watch.is_rebuilding
         return is_up and (watch.is_agreed or self.rules.clients == 1)
@@ -196,7 +201,7 @@ class SeedFlood(Algorithm):
             since = self.frontier.mark(self.origin) if is_strict else max(last_own + 1, self._catchup.said_before)
             bundle = Bundle(self.origin, step, tuple(probes), skipped=step - since)
             key = self._presence.ours.public_key
-            bundle = bundle._replace(signature=self._sign(bundle.signed_bytes(self.rules.run_id, key)))
+            bundle = bundle._replace(signature=self._presence.sign(bundle.signed_bytes(self.rules.run_id, key)))
             self._outbox.outputs.is_durable = True
             self.holdings.publish(bundle)
         self.windows.open(step, now)
@@ -235,9 +240,20 @@ class SeedFlood(Algorithm):
         self.exchange.say_digests(before, is_complete=self.ending.is_complete)
         if before == STEP_MAX:
             self.exchange.watch.take(self.applied, self._outbox)
+        if self._relaying is not None:
+            self._relay(self._relaying, now)
         if self.phase is not Phase.JOINING and (remains := self.cuts.remains()) != self._own.remains:
             self._own.remains = remains
             self._presence.declare()
+
+    def _relay(self, relaying: Relaying, now: float) -> None:
+        relaying.settle()
+        relaying.ask_for_sums(self.exchange.linked, self._outbox, now)
+        self.step = min(self._next_step(), self.rules.steps)
+        if self.ending.since is None and self.ending.holds_everything():
+            self.ending.since = now
+        if relaying.ends():
+            self._outbox.outputs.is_finished = True
 
     def review(self, now: float) -> None:
         """Logs how far we have caught up, and looks into replicas that differ."""
@@ -306,6 +322,8 @@ class SeedFlood(Algorithm):
             self._speak(now)
         while self.phase is Phase.COLLECTING and self._close_window(now):
             pass
+        if self._relaying is not None:
+            self._relaying.settle(SETTLE_BUNDLES)
         if self.life.is_ending:
             self.holdings.apply(self.holdings.pending.take_before(self.rules.steps))
             self._close_epochs()  # once more those that were opened again

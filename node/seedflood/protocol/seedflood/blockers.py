@@ -17,6 +17,7 @@ from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.presence import Presence
@@ -126,7 +127,7 @@ class Blockers:
         if is_patient:
             linked = set(exchange.linked)
             kinds |= dict.fromkeys(linked - exchange.agreed(), "agreement")
-            kinds |= dict.fromkeys(membership.neighbours(ours) - linked, "away")
+            kinds |= dict.fromkeys(ending.away(linked), "away")
         kinds |= dict.fromkeys(missing.keys() - {ours}, "last words")
         for origin in sorted(kinds, key=membership.name):
             step = missing[origin][0][0] if origin in missing else None
@@ -146,7 +147,8 @@ class Blockers:
         """Who has to join before all clients take part: first those who are there but have not caught up, then the
         others."""
         membership = self._presence.membership
-        there = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]
+        silent = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]
+        there = [m for m in silent if not stated(m).is_relay]
         known = sorted((member.name, member.origin) for member in there)[:missing]
         yield from (Blocker("joining", origin, name, None, since) for name, origin in known)
         if unknown := missing - len(known):

@@ -130,6 +130,13 @@ class Donors:
         if (comparison := self._peers.get(peer)) is not None:
             comparison.is_pulling = comparison.has_given = True
 
+    def ask_next(self) -> OriginId:
+        """Another part asks some neighbour for something now; the next time it is another one."""
+        peer = next(iter(self._peers))
+        self.ask(peer)
+        self._peers[peer] = self._peers.pop(peer)
+        return peer
+
     def want_all(self) -> None:
         """Another part wants to know what any neighbour knows."""
         for comparison in self._peers.values():

@@ -11,6 +11,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.messages import Member
@@ -78,6 +79,11 @@ class Ending:
             holders.update(word.neighbours if word is not None else ())
         return {"missing": missing, "may_be_held_by": membership.names(holders - set(here))}
 
+    def away(self, linked: Collection[OriginId]) -> set[OriginId]:
+        """The neighbours without a link that may need something of us. A relay needs nothing."""
+        away, membership = self._membership.neighbours(self._origin).difference(linked), self._membership
+        return {one for one in away if (member := membership.get(one)) is None or not stated(member).is_relay}
+
     @property
     def patient_until(self) -> float:
         """When the run may end without those that are away; infinite before its last phase."""
@@ -106,7 +112,7 @@ class Ending:
             is_enough = self._rules.window != "strict" or self.is_all_held(self._rules.steps)
             return is_enough and watch.is_settled(self.patient_until)
         linked = set(linked)
-        is_nobody_away = not self._membership.neighbours(self._origin) - linked
+        is_nobody_away = not self.away(linked)
         is_agreed = all(donors.agrees(peer, self._frontier) for peer in linked)
         is_sure = watch.is_current and not watch.is_doubted
         if not (is_sure and is_nobody_away and is_agreed and self.holds_everything()):

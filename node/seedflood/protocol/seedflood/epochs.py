@@ -126,6 +126,11 @@ class Closings:
         """May another's sum take the place of what is held? Not while we take our own: it would be applied twice."""
         return epoch not in self._kept and epoch not in self._summing
 
+    def certified(self) -> list[int]:
+        """The epochs that are held as bundles here, and have a certificate."""
+        bundles = sorted(self._held.keys() - self._kept.keys())
+        return [epoch for epoch in bundles if self._certificates.of(epoch) is not None]
+
     def stands_for(self, bundle: Bundle) -> bool:
         """Does a sum in the journal cover this bundle?"""
         kept = Frontier(unpack_frontier(self._kept.get(self.epoch_of(bundle.step), b"")))

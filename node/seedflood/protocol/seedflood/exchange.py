@@ -24,11 +24,12 @@ from seedflood.protocol.seedflood.messages import (
     Votes,
 )
 from seedflood.protocol.seedflood.outputs import Outputs
-from seedflood.protocol.seedflood.phase import Lifecycle
+from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.voting import Voting
-from seedflood.protocol.seedflood.watch import DigestWatch
+from seedflood.protocol.seedflood.watch import DigestWatch, HearsayWatch
 from seedflood.protocol.swarm.messages import AlgorithmMessage
 from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.presence import Presence
@@ -50,7 +51,8 @@ class Exchange:
         may_apply_before: Callable[[], int],
     ) -> None:
         self.donors = Donors()
-        self.watch = DigestWatch()
+        is_relay = life.phase is Phase.RELAYING
+        self.watch = HearsayWatch(outbox, presence.neighbours) if is_relay else DigestWatch()
         self.inquiry = Inquiry(
             rules,
             holdings.contents,
@@ -131,6 +133,7 @@ class Exchange:
         membership, frontier = self._presence.membership, self._holdings.frontier
         own = self._presence.ours.origin
         present = membership.present()
+        hosts = sum(not stated(member).is_relay for member in membership.all())
         held_before = frontier.last(own) + 1
         is_caught_up = self.catchup.may_speak(
             self.donors.reached,
@@ -139,7 +142,7 @@ class Exchange:
             has_pulled=self.donors.has_pulled,
             held_before=held_before,
             is_whole=frontier.mark(own) >= max(held_before, self.catchup.said_before),
-            is_everyone_met=len(membership) >= self._rules.clients and present <= {*self.donors.reached, own},
+            is_everyone_met=hosts >= self._rules.clients and present <= {*self.donors.reached, own},
         )
         return is_caught_up and self.announcement.is_heard(first, now)
 
@@ -177,7 +180,7 @@ class Exchange:
     def tell_progress(self) -> None:
         """Logs how far we have caught up."""
         donor = self.donors.donor
-        if self.is_joining and donor is not None:
+        if self._life.phase is Phase.JOINING and donor is not None:
             progress = describe_progress(self._holdings.frontier, self.donors.goal(donor))
             self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
 
@@ -222,7 +225,8 @@ class Exchange:
         here, or other bundles than we hold."""
         holdings = self._holdings
         is_held = holdings.frontier.covers(closed.frontier)
-        if not self.donors.is_pulling(peer) or (is_held and not self.inquiry.is_asked_for(peer, closed.epoch)):
+        is_asked_for = self.inquiry.is_asked_for(peer, closed.epoch) or self._life.phase is Phase.RELAYING
+        if not self.donors.is_pulling(peer) or (is_held and not is_asked_for):
             return
         before = applied_before(self._presence.algorithm.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before

@@ -23,7 +23,8 @@ from seedflood.protocol.swarm.swarm import Swarm
 
 class Node(Swarm[Outputs]):
     """One origin. member: its key, name and incarnation; the signature is made here. gate: who belongs to the run; by
-    default everyone. rows: what we measure on, which every statement says."""
+    default everyone. rows: what we measure on, which every statement says. is_relay: we measure nothing
+    (`relaying`)."""
 
     admission: Admission
 
@@ -37,6 +38,7 @@ class Node(Swarm[Outputs]):
         patience: Patience | None = None,
         gate: Gate | None = None,
         rows: Rows | None = None,
+        is_relay: bool = False,
     ) -> None:
         patience = patience or Patience()
         self.rules = rules
@@ -44,7 +46,7 @@ class Node(Swarm[Outputs]):
         self.admission = Admission(rules, verify, self.frontier, gate)
         outbox = Outbox(Outputs)
         presence = Presence(rules, member, sign, self.admission, outbox)
-        self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, sign, outbox, patience, rows)
+        self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, outbox, patience, rows, is_relay)
         super().__init__(presence, self.seedflood, outbox, patience)
         self.applied = self.seedflood.applied
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings

@@ -5,6 +5,7 @@ measuring   a `Measure` was handed out, `published` is awaited
 collecting  the own bundle is published; its window is open, and perhaps those of the `delay` rounds before: the
             next round begins when none that is in its way is (`open_windows`)
 finishing   no steps are left: wait until the neighbours hold everything
+relaying    of a node without a model: from its start until it leaves (`relaying`)
 finished    `Outputs.is_finished` was said: relay until the shell closes the links, and sum what comes late
 left        `leave` was called: relay until the shell closes the links, say nothing of our own
 """
@@ -21,6 +22,7 @@ class Phase(StrEnum):
     COLLECTING = "collecting"
     FINISHING = "finishing"
     FINISHED = "finished"
+    RELAYING = "relaying"
     LEFT = "left"
 
 
@@ -30,6 +32,7 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.COLLECTING: (Phase.MEASURING, Phase.FINISHING, Phase.LEFT),
     Phase.FINISHING: (Phase.FINISHED, Phase.LEFT),
     Phase.FINISHED: (Phase.LEFT,),
+    Phase.RELAYING: (Phase.LEFT,),
     Phase.LEFT: (),
 }
 """What may follow each phase. From joining to collecting: with the open window of a past life."""
@@ -38,13 +41,14 @@ TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
 class Lifecycle(PhaseMachine[Phase]):
     """The phase of a node; only `enter` changes it.
 
-    is_joining: the node has not spoken yet in this life. A node that leaves while it joins never does.
+    is_joining: the node has not spoken yet in this life. A node that leaves while it joins never
+    does, nor does a relay.
     """
 
     transitions = TRANSITIONS
 
-    def __init__(self) -> None:
-        super().__init__(Phase.JOINING)
+    def __init__(self, *, is_relay: bool = False) -> None:
+        super().__init__(Phase.RELAYING if is_relay else Phase.JOINING)
         self.is_joining = True
 
     @property

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from seedflood.errors import ConfigError
+from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
 from seedflood.protocol.seedflood.window import WindowRule
@@ -42,6 +43,10 @@ class Rules(SwarmRules):
                 f"{self.local_steps} local steps of {self.telling.size:,} bytes each are more than a message holds "
                 f"({BUNDLE_BYTES_MAX:,}): choose a lower rank or fewer local_steps."
             )
+
+    @property
+    def form(self) -> bytes:
+        return Form(self.epoch_bytes, self.telling, self.step_reach).pack()
 
     @property
     def ahead_steps(self) -> int:

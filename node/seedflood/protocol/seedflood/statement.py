@@ -18,7 +18,8 @@ _REMAINS = struct.Struct(">Q32s")
 _ROWS_BYTES = (0, _ROWS.size)
 _ENDED = 1 << 63
 """Beside `said_before`, of an origin that has ended the run."""
-
+_RELAY = 1 << 62
+"""Beside `said_before`, of an origin that only relays."""
 
 REMAINS_MAX = 16
 """Of how many removed hosts an origin states what it holds."""
@@ -43,12 +44,13 @@ class Rows(NamedTuple):
 class Stated(NamedTuple):
     """said_before: of the steps below it, the origin had said everything that it ever will when it stated this. rows:
     None if it does not say. remains: what it holds of removed hosts. has_ended: it has
-    ended the run, perhaps without having measured the last step."""
+    ended the run, perhaps without having measured the last step. is_relay: it takes part in no step."""
 
     said_before: int = 0
     rows: Rows | None = None
     remains: tuple[Remains, ...] = ()
     has_ended: bool = False
+    is_relay: bool = False
 
 
 def pack(said: Stated) -> bytes:
@@ -57,7 +59,7 @@ def pack(said: Stated) -> bytes:
     if said == Stated():
         return b""
     rows = b"" if said.rows is None else _ROWS.pack(*said.rows)
-    said_before = said.said_before + _ENDED * said.has_ended
+    said_before = said.said_before + _ENDED * said.has_ended + _RELAY * said.is_relay
     head = _HEAD.pack(said_before, len(said.remains), len(rows))
     return b"".join((head, *(_REMAINS.pack(*one) for one in said.remains), rows))
 
@@ -70,7 +72,7 @@ def unpack(state: bytes) -> Stated:
     if len(state) < _HEAD.size:
         raise PeerError("a statement is too short", reason="limit")
     said_before, remains, rows_bytes = _HEAD.unpack_from(state)
-    has_ended, said_before = said_before >= _ENDED, said_before % _ENDED
+    has_ended, is_relay, said_before = bool(said_before & _ENDED), bool(said_before & _RELAY), said_before % _RELAY
     if rows_bytes not in _ROWS_BYTES or remains > REMAINS_MAX or said_before > STEP_MAX + 1:
         raise PeerError("a statement tells of hosts or steps that do not exist", reason="limit")
     ends = [*accumulate((_HEAD.size, remains * _REMAINS.size, rows_bytes))]
@@ -81,7 +83,7 @@ def unpack(state: bytes) -> Stated:
     if rows is not None and rows.place >= rows.shares:
         raise PeerError("a statement tells of a share of the rows that does not exist", reason="limit")
     of_removed = tuple(Remains(*one) for one in _REMAINS.iter_unpack(held))
-    return Stated(said_before, rows, of_removed, has_ended)
+    return Stated(said_before, rows, of_removed, has_ended, is_relay)
 
 
 def stated(member: Member) -> Stated:

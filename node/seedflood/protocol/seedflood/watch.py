@@ -79,6 +79,10 @@ class DigestWatch:
         pair = next(reversed(self._ours.items()), None)
         return ReplicaDigest(*pair) if pair is not None else None
 
+    def digest_at(self, frontier_digest: bytes) -> bytes:
+        """The digest of a replica with this frontier; empty if it is not remembered."""
+        return self._ours.get(frontier_digest, b"")
+
     @property
     def is_outdated(self) -> bool:
         """Has the journal changed since the coefficients were made?"""
@@ -214,6 +218,38 @@ class DigestWatch:
         if is_equal:
             self._equal_at[peer] = said.frontier_digest
         return is_equal
+
+
+class HearsayWatch(DigestWatch):
+    """The digest watch of a node without a replica: it repeats what its neighbours say of theirs."""
+
+    def __init__(self, outbox: Outbox[Outputs], neighbours: Iterable[OriginId]) -> None:
+        super().__init__()
+        self._outbox = outbox
+        self._neighbours = neighbours
+        self._told: dict[OriginId, Pairs] = {}
+
+    def take(self, applied: Frontier, outbox: Outbox[Outputs]) -> None:
+        """There is nothing to take a digest of."""
+
+    def outdate(self, now: float) -> None:
+        """There are no coefficients that the journal could be ahead of."""
+
+    def rebuild(self, applied: Frontier, outbox: Outbox[Outputs], now: float) -> bool:
+        return False
+
+    def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
+        _keep(self._ours, said)
+        for other in self._neighbours:
+            told = self._told.setdefault(other, OrderedDict())
+            if other != peer and told.get(said.frontier_digest) != said.replica_digest:
+                _keep(told, said)
+                self._outbox.send(other, said)
+        return None
+
+    def forget(self, peer: OriginId) -> None:
+        super().forget(peer)
+        self._told.pop(peer, None)
 
 
 def _keep(pairs: Pairs, said: ReplicaDigest) -> None:

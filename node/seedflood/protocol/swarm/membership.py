@@ -254,13 +254,13 @@ class Membership:
         known = self._members.get(member.origin) if member.origin not in self._stand_ins else None
         if known is not None and member.age < known.age:
             return []
+        if member.has_spoken and member.origin not in self._spoken and self.taking_part >= clients:
+            facts: dict[str, object] = {"origins": self.taking_part + 1, "clients": clients}
+            return [Event("more origins than clients", "warning", facts)]
         if known is None:
             events = [Event("member joined", facts={"member": member.name, "origin": f"{member.origin:016x}"})]
             if member.name in self._names:  # a copied configuration, or a host that lost its key
                 events.append(Event("two origins have one name", "warning", {"member": member.name}))
-            if len(self._members) >= clients:
-                facts: dict[str, object] = {"origins": len(self._members) + 1, "clients": clients}
-                events.append(Event("more origins than clients", "warning", facts))
             return events
         if member.has_left and not known.has_left:
             return [Event("member left", facts={"member": member.name, "last_step": member.last_step})]

@@ -17,6 +17,9 @@ NEIGHBOURS_MAX = 1024
 ALGORITHM_BYTES_MAX = 1024
 """The most bytes of `Member.algorithm`: a statement floods to everyone."""
 
+FORM_BYTES_MAX = 4096
+"""The most bytes of `Hello.form`."""
+
 OPAQUE_BYTES_MAX = 256 << 10
 """The most bytes of an `Opaque` message: live frames wait while it is sent."""
 
@@ -91,15 +94,19 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Hello:
     """First message on a link, from both sides: who I am, what I hold, whom I know, and in a closed run who belongs to
-    it."""
+    it.
+
+    base_digest: empty from a relay that has still to learn it. form: what a relay has to know of the run beside
+    `[run]`, as the algorithm spells it."""
 
     run_id: bytes
     base_digest: bytes
     member: Member
     members: tuple[Member, ...] = ()
     frontier: tuple[Held, ...] = ()
-    protocol_version: int = 3
+    protocol_version: int = 4
     roster: Roster | None = None
+    form: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

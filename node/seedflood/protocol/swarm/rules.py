@@ -20,6 +20,11 @@ class SwarmRules:
     steps: int
 
     @property
+    def form(self) -> bytes:
+        """What a relay cannot know without a model (`Hello.form`)."""
+        return b""
+
+    @property
     def origins_max(self) -> int:
         """The most keys that are known: some hosts lose theirs, but strangers must not come without end."""
         return ORIGINS_PER_CLIENT * self.clients + ORIGINS_SPARE

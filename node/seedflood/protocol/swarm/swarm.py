@@ -204,7 +204,13 @@ class Swarm(Generic[Wanted]):
         rules = self._rules
         ours, others = self._presence.introduce()
         return Hello(
-            rules.run_id, rules.base_digest, ours, others, frontier=self._algorithm.held(), roster=self.gate.roster
+            rules.run_id,
+            rules.base_digest,
+            ours,
+            others,
+            frontier=self._algorithm.held(),
+            roster=self.gate.roster,
+            form=rules.form,
         )
 
     # Who belongs to the run
@@ -212,7 +218,8 @@ class Swarm(Generic[Wanted]):
     def _enforce(self) -> None:
         """The roster or its validity has changed."""
         gate, outputs = self.gate, self._outbox.outputs
-        if self.origin not in (gate.trainers or ()):
+        may_stay = not self._algorithm.has_spoken and gate.may_link(self._presence.ours.public_key)
+        if self.origin not in (gate.trainers or ()) and not may_stay:
             outputs.is_removed = True
         for peer in self.neighbours:
             member = self.membership.get(peer)

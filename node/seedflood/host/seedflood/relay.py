@@ -1,0 +1,236 @@
+"""A relay on a host: journal, node and links, and no torch (`protocol/seedflood/relaying` says what it does).
+
+Two things that every node knows follow from the model, which a relay has not: the digest of the base model, and the
+form of what is told (`protocol/seedflood/form`). It learns them once, from the first neighbour that says hello and
+belongs to the run, then keeps them in its state folder. Before that it is no node, and refuses every link with a word
+that makes others dial again.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from seedflood import durable
+from seedflood.config import Settings
+from seedflood.errors import ConfigError, PeerError, RunMismatchError, SeedfloodError
+from seedflood.host.compute_thread import ComputeThread
+from seedflood.host.engine import Engine, Shell
+from seedflood.host.enrolment import Enrolment
+from seedflood.host.places import FORM_FILE, JOURNAL_FILE, RESULT_FILE
+from seedflood.host.report import Report
+from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.rules import make_rules
+from seedflood.host.seedflood.seams import Adopt, Job, Replay
+from seedflood.identity import Identity, verify
+from seedflood.operations.hub import TelemetryHub
+from seedflood.operations.seedflood.observer import SeedfloodObserver
+from seedflood.protocol.frontier import Held
+from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.packing import packed_bytes_max
+from seedflood.protocol.seedflood.form import Form, unpack_form
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow
+from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.swarm.admission import NOT_LISTED
+from seedflood.protocol.swarm.messages import Hello, Member, Message
+from seedflood.storage.seedflood.journal import BundleJournal
+from seedflood.transport.answer import AnswerItem
+from seedflood.transport.budget import Use
+from seedflood.transport.credentials import Credentials
+from seedflood.transport.links import Links
+from seedflood.transport.owner import LinkSettings
+
+BASE_DIGEST_BYTES = 32
+
+_log = structlog.stdlib.get_logger("seedflood")
+
+
+Known = tuple[bytes, Form]
+"""What a relay has of the run from others: the digest of the base model, 32 bytes, and the form of updates."""
+
+
+async def open_relay(
+    settings: Settings, identity: Identity, _: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
+) -> "RelayEngine":
+    """Learns what the run is, if it is not known yet, and opens the journal. Raises SeedfloodError."""
+    run, path = settings.run, settings.node.state / FORM_FILE
+    try:
+        learned = _parse(path.read_bytes())
+    except FileNotFoundError:
+        hub.tell("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
+        learned, name = await _Learner(settings, identity).learn()
+        durable.write(path, learned[0] + learned[1].pack())
+        hub.tell("learned the base model and the form of updates", "info", peer=name)
+    except (OSError, PeerError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); delete it, and it is learned again.") from None
+    rules = make_rules(run, *learned)
+    journal = undo.enter_context(
+        await asyncio.to_thread(
+            BundleJournal.open,
+            settings.node.state / JOURNAL_FILE,
+            run.run_id(),
+            rules.base_digest,
+            refresh_period=rules.refresh_period,
+        )
+    )
+    if any(member.origin == identity.origin and member.has_spoken for member in journal.members()):
+        raise ConfigError("this host has trained in this run, and others wait for it: give the relay another --state.")
+    return RelayEngine(settings, rules, journal)
+
+
+def _parse(data: bytes) -> Known:
+    """Raises PeerError."""
+    return data[:BASE_DIGEST_BYTES], unpack_form(data[BASE_DIGEST_BYTES:])
+
+
+class RelayEngine(Engine):
+    """One node that passes on what others say."""
+
+    node: Node
+    driver: SeedfloodDriver
+    journal: BundleJournal
+
+    def __init__(self, settings: Settings, rules: Rules, journal: BundleJournal) -> None:
+        self.journal = journal
+        self.report = Report(settings.node.state / RESULT_FILE, ())
+        self._settings = settings
+        self._rules = rules
+        self._news = 0
+        self._told_at = float("-inf")
+        """When the last line of progress was logged."""
+
+    @property
+    def frame_bytes_max(self) -> int:
+        return packed_bytes_max(self._rules.epoch_bytes)
+
+    def assemble(self, shell: Shell, member: Member) -> None:
+        self._shell = shell
+        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
+        self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
+        self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
+        self.node = Node(self._rules, member, shell.identity.sign, verify, gate=shell.gate, is_relay=True)
+        self.driver = SeedfloodDriver(self.node, self.journal, shell.links, self._put, self, shell.clock)
+
+    def start(self) -> None:
+        self.driver.start(self.journal.members())
+
+    def used(self) -> Use:
+        refused, vain = self.node.admission.refused, self.node.admission.in_vain
+        return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
+
+    def result(self) -> dict[str, Any]:
+        """digest: of the replicas of hosts that hold what we hold, as they told it."""
+        digest = self.node.watch.digest_at(self.node.frontier.digest())
+        return {"role": "relay", "updates": self.node.frontier.count(), "digest": digest.hex()}
+
+    # What the driver did (seams.Observer); what is not here, `assemble` has from others
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        self._news += len(bundles)
+        self._observer.learned(bundles, source)
+
+    def applied(self, window: ClosedWindow) -> None:
+        now = self._shell.clock()
+        if now - self._told_at >= self._settings.node.progress_seconds:
+            self._told_at = now
+            held, peers = self.node.frontier.count(), len(self.node.neighbours)
+            _log.info("progress", step=self.node.step, steps=self._rules.steps, updates=held, peers=peers)
+
+    def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
+        """(is the update held, is it applied)."""
+        return self.node.frontier.holds(origin, step), False
+
+    # What would be a model's
+
+    def _put(self, job: Job) -> None:
+        match job:
+            case Replay(pages):
+                self._read_on(pages)
+            case ClosedWindow() | Adopt():
+                pass
+            case _:
+                raise AssertionError("a relay is asked for what only a model can do")
+
+    def _read_on(self, pages: Iterator[Sequence[Any]]) -> None:
+        """Reads the journal page by page, so that the node knows what it holds; others are served in between."""
+        if not self.driver.is_halted and next(pages, None) is not None:
+            asyncio.get_running_loop().call_soon(self._shell.drive, lambda: self._read_on(pages))
+
+
+class _Learner:
+    """The owner of the links (`transport.owner`) of a relay that does not know its run yet."""
+
+    def __init__(self, settings: Settings, identity: Identity) -> None:
+        self._settings = settings
+        self._enrolment = Enrolment.open(settings, identity)
+        self._run_id = settings.run.run_id()
+        member = Member(identity.public_key, settings.node.name, incarnation=0, first_step=STEP_MAX)
+        self._member = replace(member, signature=identity.sign(member.signed_bytes(self._run_id)))
+        self._credentials = Credentials(identity, verify, covers=settings.tls.covers)
+        self._found: asyncio.Future[tuple[Known, str]] = asyncio.get_running_loop().create_future()
+        self._strangers: set[str] = set()
+
+    async def learn(self) -> tuple[Known, str]:
+        """(what was learned, the name of who told it). Raises SeedfloodError."""
+        links = Links(LinkSettings(self._settings.node.listen), self, credentials=self._credentials)
+        try:
+            if self._settings.node.listen:
+                await links.start()
+            links.dial([peer.address for peer in self._settings.peers], self._settings.pins)
+            return await self._found
+        finally:
+            await links.close()
+
+    def hello(self) -> Hello:
+        return Hello(self._run_id, b"", self._member, roster=self._enrolment.gate.roster)
+
+    def is_welcome(self, hello: Hello) -> None:
+        """Learns from who belongs to the run and knows it. Always raises PeerError: there is no node to link with."""
+        gate = self._enrolment.gate
+        if hello.roster is not None and gate.is_news(hello.roster):
+            gate.adopt(hello.roster)
+            self._enrolment.keep(hello.roster)
+        member = hello.member
+        if not gate.may_link(member.public_key):
+            raise PeerError(NOT_LISTED, reason="roster")
+        if not verify(member.public_key, member.signed_bytes(self._run_id), member.signature):
+            raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
+        if len(hello.base_digest) != BASE_DIGEST_BYTES:
+            raise PeerError("this relay has still to learn the run itself", reason="stopping")
+        if not self._found.done():
+            self._found.set_result(((hello.base_digest, unpack_form(hello.form)), member.name))
+        raise PeerError("this relay has just learned the run from you; dial it again", reason="stopping")
+
+    def refused(self, address: str, error: SeedfloodError) -> None:
+        if isinstance(error, RunMismatchError):
+            self._strangers.add(address)
+            if self._strangers >= {peer.address for peer in self._settings.peers} and not self._found.done():
+                self._found.set_exception(error)
+
+    def failed(self, error: BaseException) -> None:
+        if not self._found.done():
+            self._found.set_exception(error)
+
+    # There are no links
+
+    def connected(self, peer: OriginId, hello: Hello) -> None: ...
+
+    def disconnected(self, peer: OriginId, reason: str) -> None: ...
+
+    def received(self, peer: OriginId, message: Message) -> Use:
+        return Use()
+
+    def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
+
+    def progressed(self, peer: OriginId) -> None: ...
+
+    def next_content(self, peer: OriginId) -> bytes | None:
+        return None
+
+    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
+        return iter(())

@@ -1,0 +1,47 @@
+"""What a relay has to know of a run to check it, and cannot read from `[run]`, for it follows from the model.
+
+A relay has no model. It takes this, with the digest of the base model, from the hello of the first neighbour that
+belongs to the run (`host/seedflood/relay`), and keeps it. Should that neighbour lie, the relay and the honest hosts
+refuse each other, and nothing that they hold is touched: so a closed run is safe from strangers here, and in an open
+one the relay's operator deletes the file and starts again.
+"""
+
+import struct
+from typing import NamedTuple
+
+from seedflood.errors import PeerError
+from seedflood.protocol.seedflood.messages import SCALAR_MAX
+from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, Telling
+
+_HEAD = struct.Struct(">QQQHH")
+"""Bytes of an epoch, reach of a step (0: none), limit, unit bits, groups (none: pairs)."""
+
+_EPOCH_BYTES_MAX = 1 << 40
+
+
+class Form(NamedTuple):
+    """What `Rules` say under these names."""
+
+    epoch_bytes: int
+    telling: Telling
+    step_reach: int | None
+
+    def pack(self) -> bytes:
+        telling = self.telling
+        groups = telling.groups if isinstance(telling, Coefficients) else ()
+        bits = telling.unit_bits if isinstance(telling, Coefficients) else 0
+        head = _HEAD.pack(self.epoch_bytes, self.step_reach or 0, telling.limit, bits, len(groups))
+        return head + struct.pack(f">{len(groups)}I", *groups)
+
+
+def unpack_form(data: bytes) -> Form:
+    """Undoes `Form.pack`. Raises PeerError for bytes that no honest host says."""
+    try:
+        epoch_bytes, reach, limit, bits, count = _HEAD.unpack_from(data)
+        groups = struct.unpack(f">{count}I", data[_HEAD.size :])
+    except struct.error:
+        raise PeerError("the form of a run has another size than what it tells of", reason="limit") from None
+    limit_min = VALUE_MAX if groups else 1
+    if epoch_bytes > _EPOCH_BYTES_MAX or not limit_min <= limit <= SCALAR_MAX or 0 in groups:
+        raise PeerError("the form of a run tells of sizes that do not exist", reason="limit")
+    return Form(epoch_bytes, Coefficients(groups, bits, limit) if groups else Pairs(limit), reach or None)

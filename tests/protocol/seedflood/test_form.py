@@ -1,0 +1,49 @@
+"""The form of a run: a relay reads what hosts say, and makes nothing else of any bytes."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seedflood.errors import PeerError
+from seedflood.protocol.seedflood.form import Form, unpack_form
+from seedflood.protocol.seedflood.messages import SCALAR_MAX
+from seedflood.protocol.seedflood.payload import PAIRS, VALUE_MAX, Coefficients, Pairs
+from seedflood.protocol.swarm.messages import FORM_BYTES_MAX
+
+tellings = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
+    Coefficients,
+    st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=20).map(tuple),
+    st.integers(0, 64),
+    st.integers(VALUE_MAX, SCALAR_MAX),
+)
+forms = st.builds(Form, st.integers(0, 1 << 40), tellings, st.none() | st.integers(1, 2**63))
+
+
+@given(forms)
+def test_what_is_told_of_a_run_is_read_again(form):
+    assert unpack_form(form.pack()) == form
+
+
+@given(st.binary(max_size=100) | forms.map(Form.pack).flatmap(lambda data: st.binary(max_size=4).map(data.__add__)))
+def test_any_bytes_are_a_form_or_refused(data):
+    with contextlib.suppress(PeerError):
+        assert unpack_form(data).pack() == data
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        Form((1 << 40) + 1, PAIRS, None),
+        Form(8, Pairs(SCALAR_MAX + 1), None),
+        Form(8, Pairs(0), None),
+    ],
+)
+def test_sizes_that_no_host_has_are_refused(form):
+    with pytest.raises(PeerError, match="form of a run"):
+        unpack_form(form.pack())
+
+
+def test_the_form_of_a_large_model_fits_into_a_hello():
+    assert len(Form(1 << 30, Coefficients((64,) * 1000, 20), 1 << 50).pack()) <= FORM_BYTES_MAX

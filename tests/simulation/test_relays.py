@@ -1,0 +1,95 @@
+"""Relays among hosts that train: nobody waits for them, and nothing is lost on them, whatever fails."""
+
+import pytest
+
+from seedflood.protocol.seedflood.watch import HearsayWatch
+from seedflood.protocol.swarm.rules import Patience
+from simulation.checks import find_stuck
+from simulation.seedflood.checks import find_violations, has_equal_frontiers
+from simulation.seedflood.runs import Plan, simulate
+from simulation.seedflood.world import SeedfloodWorld
+
+CLIENTS = 3
+HUB = CLIENTS
+PATIENCE = Patience(start_seconds=5.0, linger_seconds=60.0)
+STAR = [(index, HUB) for index in range(CLIENTS)]
+
+
+def star(relays=1, edges=(), **settings):
+    """Hosts that are linked through relays alone: all with the first one, and by the other edges."""
+    settings = {"seed": 1, **settings}
+    world = SeedfloodWorld(CLIENTS, [*STAR, *edges], relays=relays, patience=PATIENCE, **settings)
+    world.start()
+    return world
+
+
+def judge(world):
+    world.run(600.0)
+    assert find_stuck(world.honest) == []
+    assert find_violations(world.honest) == []
+    assert has_equal_frontiers(world.honest)
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_hosts_behind_one_relay_end_a_run(window):
+    world = star(window=window, steps=24)
+    judge(world)
+    assert all(host.node.is_ready for host in world.hosts)
+    assert world.hosts[HUB].published == {}
+
+
+def test_a_relay_takes_over_the_sums_of_the_hosts_and_serves_who_comes_late():
+    world = star(steps=64, refresh_period=4)
+    world.run_until_step(48)
+    world.run_for(20.0)
+    hub = world.hosts[HUB]
+    assert len(hub.journal.closed) >= 64 // 4 - 4
+    world.hosts[0].lose_disk()
+    world.start_later(world.hosts[0], 0.5)
+    judge(world)
+    assert len(world.hosts[0].journal.closed) >= 64 // 4 - 4
+
+
+def test_a_replica_that_differs_is_found_through_a_relay():
+    world = star(steps=48)
+    world.run_until_step(12)
+    assert world.hosts[0].corrupt()
+    judge(world)
+    assert any(event.name == "replica rebuilt" and event.facts["was_wrong"] for event in world.hosts[0].events)
+
+
+def test_without_hearsay_hosts_behind_a_relay_end_only_when_their_patience_does(monkeypatch):
+    def seconds():
+        world = star(steps=8)
+        judge(world)
+        return world.clock.now
+
+    usual = seconds()
+    monkeypatch.setattr(HearsayWatch, "heard", lambda *_: None)
+    assert seconds() > usual + 20.0
+
+
+def test_of_two_relays_one_may_die_at_any_moment_for_good():
+    world = star(2, edges=[(index, HUB + 1) for index in range(CLIENTS)], steps=24)
+    world.run_until_step(8)
+    dead = world.hosts[HUB]
+    dead.crash()
+    world.cast_out(dead.origin)
+    began = world.clock.now
+    judge(world)
+    assert world.clock.now < began + 20.0
+
+
+@pytest.mark.parametrize("profile", ["all", "adoption"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_relays_stand_every_fault(window, profile, seed):
+    result = simulate(Plan(5, "ring", seed, 12, window, profile, relays=2))
+    assert result.is_good, (result.violations, result.stuck)
+    assert result.frontiers_equal
+
+
+def test_liars_beside_a_relay_move_nobody():
+    result = simulate(Plan(6, "grid", 3, 12, "bounded", "liars", relays=3))
+    assert not result.violations
+    assert result.digests_equal
