@@ -96,6 +96,11 @@ def find_excess(
     return excess
 
 
+def count_entries(driver: Driver) -> int:
+    """How many entries all tables of a node have together: what it keeps in memory."""
+    return sum(len(container) for _, containers in _walk(driver, None) for _, container in containers)
+
+
 def parts_of(driver: Driver, claimed: tuple[str, str] | None = None) -> Iterator[object]:
     """A node, its backlog, its algorithm, and all their parts."""
     return (part for part, _ in _walk(driver, claimed))

@@ -61,6 +61,8 @@ class Host:
 
     node: Swarm[Any]
     driver: Driver
+    turns = 0
+    """How many events its processes have handled."""
 
     def __init__(self, place: Place, make: Maker) -> None:
         self.index = place.index
@@ -217,6 +219,7 @@ class Host:
             return
         if not self.is_up:
             return
+        self.turns += 1
         try:
             action(*args)
         except (KilledError, JournalError):

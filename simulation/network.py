@@ -69,6 +69,8 @@ class Network:
         self.faults: Counter[str] = Counter()
         self.refusals: Counter[tuple[int, int, str]] = Counter()
         """How often frames were refused, by (receiver, sender, reason)."""
+        self.carried: Counter[str] = Counter()
+        """Bytes that arrived in frames, by kind of message."""
         self.forgers: dict[int, Callable[[Iterable[AnswerItem]], Iterable[AnswerItem]]] = {}
         """How liars change their answers to pulls, by index."""
         self._clock = clock
@@ -241,6 +243,7 @@ class Network:
     def _hand_over_content(self, link: Link, life: int, receiver: Endpoint, frame: bytes) -> None:
         if link.life != life or not link.is_up:
             return
+        self.carried[Opaque.__name__] += len(frame)
         try:
             receiver.driver.received(link.ends[receiver.index].peer, Opaque(frame))
         except PeerError as error:
@@ -297,6 +300,7 @@ class Network:
                         return
                     message = decode(frame)
                     if message is not None:
+                        self.carried[type(message).__name__] += len(frame)
                         self._receive(link, receiver, message)
         except PeerError as error:
             self._refuse(link, receiver, error)

@@ -17,10 +17,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from rich.console import Console
 
 from seedflood.errors import UsageError
-from simulation.checks import find_refusals, find_stuck, find_unended
+from simulation.checks import find_refusals, find_stuck, find_unended, knows_all_ended
 from simulation.faults import Chaos
 from simulation.host import Host
-from simulation.world import AnyHost, World
+from simulation.world import AnyHost, Everyone, World
 
 CHAOS_SECONDS_MAX = 60.0
 HEALING_SECONDS_MAX = 600.0
@@ -51,11 +51,13 @@ class Judge(Protocol[JudgedHost]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a run. violations: broken promises. stuck: hosts that had not finished when time was up."""
+    """The outcome of a run. violations: broken promises. stuck: hosts that had not finished when time was up. carried:
+    bytes of frames that arrived, by kind of message."""
 
     violations: list[str]
     stuck: list[str]
     faults: dict[str, int]
+    carried: dict[str, int]
     virtual_seconds: float
     wall_seconds: float
 
@@ -99,12 +101,13 @@ class Trial(Generic[AnyHost]):
         self.settle()
         mistakes = mistakes or find_refusals(world.honest, world.network.refusals)
         if not (stuck or mistakes):
-            world.clock.run(lambda: not find_unended(world.honest), SPREADING_SECONDS_MAX)
+            world.clock.run(Everyone(world.honest, knows_all_ended(world.honest)), SPREADING_SECONDS_MAX)
             mistakes = find_unended(world.honest)
         return Outcome(
             violations=mistakes or (judge.find_mistakes if stuck else judge.find_violations)(world.honest),
             stuck=stuck,
             faults=shown_faults(self.chaos.faults),
+            carried=dict(sorted(world.network.carried.items())),
             virtual_seconds=round(world.clock.now, 3),
             wall_seconds=round(time.monotonic() - began, 3),
         )

@@ -247,6 +247,7 @@ def show_result(result: Result, console: Console) -> None:
     if result.liars:
         table.add_row("liars", str(result.liars))
     table.add_row("virtual seconds", f"{result.virtual_seconds:.1f}")
+    table.add_row("megabytes over links", f"{sum(result.carried.values()) / 1e6:.1f}")
     for kind, count in result.faults.items():
         table.add_row(f"fault: {kind.replace('_', ' ')}", str(count))
     console.print(table)

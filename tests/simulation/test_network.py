@@ -7,7 +7,7 @@ import pytest
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standing, Updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Ping
-from seedflood.transport.codec import PullPart
+from seedflood.transport.codec import PullPart, encode
 from simulation.clock import Clock
 from simulation.network import Network, Weather
 from simulation.seedflood.traffic import TRAFFIC
@@ -245,3 +245,12 @@ def test_only_the_end_that_has_the_address_dials():
     _, network, _ = linked(Weather(redial_max=30.0, is_one_sided=True))
     assert len(next(iter(network._links.values())).diallers) == 1
     assert network.is_linked(0, 1)
+
+
+def test_bytes_that_arrive_are_counted_by_kind_of_message():
+    clock, network, (a, b) = linked()
+    assert network.carried.keys() == {"Hello"}
+    network.send(a, b.origin, Ping(1.0))
+    assert network.carried["Ping"] == 0, "it is on its way"
+    pass_seconds(clock)
+    assert network.carried["Ping"] == len(encode(Ping(1.0))[0])

@@ -7,6 +7,7 @@ from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.payload import Coefficients
 from simulation.network import Weather
 from simulation.work import Pace
+from simulation.world import Everyone
 
 TOPOLOGIES = ["ring", "grid", "tree", "random-regular"]
 
@@ -123,3 +124,28 @@ def test_no_host_waits_for_another_where_windows_never_wait():
     world.start()
     assert world.run()
     assert all(window.waited_seconds == 0 for host in world.hosts for window in host.windows[1:])
+
+
+class Lagging:
+    """A host that counts how often it is asked. turns: what has happened to it."""
+
+    def __init__(self):
+        self.turns, self.is_done, self.asked = 0, False, 0
+
+    def holds(self):
+        self.asked += 1
+        return self.is_done
+
+
+def test_hosts_are_asked_again_only_if_something_has_happened_to_the_one_that_lags():
+    hosts = [Lagging() for _ in range(3)]
+    everyone = Everyone(hosts, Lagging.holds)
+    hosts[0].is_done = True
+    assert not any(everyone() for _ in range(10))
+    assert [host.asked for host in hosts] == [1, 1, 0]
+    hosts[1].is_done, hosts[1].turns = True, 1
+    assert not everyone()
+    hosts[2].is_done, hosts[2].turns, hosts[0].is_done = True, 1, False
+    assert not everyone(), "the first is not done any more"
+    hosts[0].is_done, hosts[0].turns = True, 1
+    assert everyone()
