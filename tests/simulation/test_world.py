@@ -13,16 +13,15 @@ TOPOLOGIES = ["ring", "grid", "tree", "random-regular"]
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
-@pytest.mark.parametrize("clients", [4, 16])
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_every_update_is_applied_exactly_once_though_links_break_and_frames_come_twice(topology, clients, window):
-    world = run_world(topology, clients, steps=6, window=window, weather=STORMY)
+def test_every_update_is_applied_exactly_once_though_links_break_and_frames_come_twice(topology, window):
+    world = run_world(topology, 9, steps=6, window=window, weather=STORMY)
     assert world.network.faults["duplicated_frames"] > 0
 
 
-@pytest.mark.parametrize(("topology", "window"), [("ring", "none"), ("random-regular", "strict"), ("tree", "bounded")])
-def test_sixty_four_hosts_apply_every_update_exactly_once(topology, window):
-    run_world(topology, 64, steps=3, window=window, weather=Weather(duplicate=0.02, break_per_second=0.01))
+def test_sixty_four_hosts_apply_every_update_exactly_once():
+    weather = Weather(duplicate=0.02, break_per_second=0.01)
+    run_world("random-regular", 64, steps=3, window="bounded", weather=weather)
 
 
 @pytest.mark.parametrize("clients", [1, 2, 3])
@@ -45,7 +44,7 @@ def test_payloads_reach_everyone_and_are_applied_exactly_once(telling, window):
     assert {len(payload) for payload in told} == {telling.size}
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_any_seed_ends_well(seed):
     run_world("random-regular", 6, seed=seed, window=["strict", "bounded", "none"][seed % 3], weather=STORMY)
 
