@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.shell import Shell
 from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread, Result
-from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.host.driver import Driver
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.host.gasloc.work import Places, Resumed, Trouble, Work
 from seedflood.identity import Identity, verify
@@ -73,7 +73,7 @@ class GossipHost(Shell):
     """
 
     node: GaslocNode
-    driver: GaslocDriver
+    driver: Driver
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class GossipHost(Shell):
         work = Work(trainer, places, rules.run_id)
         work.node = self.node
         self._orders = Compute(self.run, self.drive, work.begin, self._heard)
-        self.driver = GaslocDriver(self.node, self._journal, self, self, self._loop.time, self.put)
+        self.driver = Driver(self.node, self._journal, self, self.put, self, self._loop.time)
         self._orders.driver = self.driver
         self.links = Links(LinkSettings(listen, has_contents=True), self)
         self._resident_before = 0

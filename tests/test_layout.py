@@ -211,7 +211,7 @@ def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
 
 
 OF_SEEDFLOOD = ("seedflood.seams", "seedflood.driver", "seedflood.backlog", "seedflood.history")
-SHARED_OF_HOST = ("seams", "driver", "backlog", *OF_SEEDFLOOD, "gasloc.driver")
+SHARED_OF_HOST = ("seams", "driver", "backlog", *OF_SEEDFLOOD)
 """What the simulation runs, too."""
 
 

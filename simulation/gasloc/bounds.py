@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.host.driver import Driver
 from seedflood.protocol.gasloc.copies import LAST_PLACES, PLACES
 from simulation import bounds
-from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
+from simulation.bounds import SWARM_BOUNDS, Bound, fixed, linked, origins
 
 FIGURES_MAX = 16
 """The most figures of the compute side."""
@@ -38,8 +38,6 @@ BOUNDS: dict[str, Bound] = {
     "Fetch._tried": origins,
     "Gasloc.shown": fixed(FIGURES_MAX),
     "Ledger._accounts": origins,
-    "Outputs.contents": linked,
-    "Outputs.orders": at_once,
     "Pace._heard": origins,
     "Pace._throughput": origins,
     "Pace.slow": origins,
@@ -51,6 +49,6 @@ BOUNDS: dict[str, Bound] = {
 """By the class of the part and the field. [] stands for each container inside a table."""
 
 
-def find_excess(driver: GaslocDriver) -> list[str]:
+def find_excess(driver: Driver) -> list[str]:
     """Tables of a node that are larger than their bound, or that have none."""
     return bounds.find_excess(driver, BOUNDS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from seedflood.errors import DiskFullError, PeerError
-from seedflood.host.gasloc.driver import GaslocDriver
+from seedflood.host.driver import Driver
 from seedflood.protocol.gasloc.ledger import KEY_PREFIX, Account, Ledger
 from seedflood.protocol.gasloc.messages import Kept, Kind, Offer, Outcome, Saying, decode
 from seedflood.protocol.gasloc.node import GaslocNode
@@ -50,7 +50,7 @@ class GaslocHost(Host):
 
     journal: ReplicaDisk
     node: GaslocNode
-    driver: GaslocDriver
+    driver: Driver
     compute: Compute
 
     def __init__(self, place: Place, rules: GaslocRules, manner: Manner, chronicle: Chronicle) -> None:
@@ -74,10 +74,10 @@ class GaslocHost(Host):
         self._paused_seconds = 0.0
         self._began_at = self._bound = self._paused_before = self._stepped_at = 0.0
 
-    def _make_process(self) -> tuple[GaslocNode, GaslocDriver]:
+    def _make_process(self) -> tuple[GaslocNode, Driver]:
         node = GaslocNode(self.rules, self.member, self.sign, self.verify, self.journal, self.habits, self.gate())
         self.compute = Compute(self, Replica(self.rules, self.base, DRIFT))
-        return node, GaslocDriver(node, self.journal, self, self, lambda: self.clock.now, self.compute.put)
+        return node, Driver(node, self.journal, self, self.compute.put, self, lambda: self.clock.now)
 
     def _new_disk(self) -> ReplicaDisk:
         return ReplicaDisk(self, self.rules.copy_bytes_max)

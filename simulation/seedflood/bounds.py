@@ -114,7 +114,6 @@ BOUNDS: dict[str, Bound] = {
     "Outputs.check": at_once,
     "Outputs.compact": at_once,
     "Outputs.cut": at_once,
-    "Outputs.orders": at_once,
     "Outputs.pull": at_once,
     "Outputs.settle": at_once,
     "Pending._by_last": _bundles,

@@ -1,9 +1,10 @@
 """What the driver of any algorithm promises, with hosts that draw lots: what is not kept is not told."""
 
 import pytest
-from lots import LotDriver, LotNode
+from lots import LotNode
 
 from seedflood.errors import DiskFullError, JournalError
+from seedflood.host.driver import Driver
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Opaque
 from seedflood.protocol.swarm.rules import SwarmRules
 
@@ -44,9 +45,6 @@ class Seams:
     def removed(self):
         self.happened.append(("removed",))
 
-    def draw(self, then):
-        self.draws.append(then)
-
     def sends(self):
         return [one[2] for one in self.happened if one[0] == "send"]
 
@@ -64,7 +62,7 @@ def seams():
 @pytest.fixture
 def driver(seams):
     """Linked with bob, and about to draw."""
-    driver = LotDriver(make_node("ada"), seams, seams, seams, lambda: 1.0, seams.draw)
+    driver = Driver(make_node("ada"), seams, seams, seams.draws.append, seams, lambda: 1.0)
     driver.recall([], {})
     bob = make_node("bob")
     bob.recall([], 1.0)
@@ -74,7 +72,7 @@ def driver(seams):
 
 
 def test_a_record_is_durable_before_it_is_told(driver, seams):
-    seams.draws[0](0.5)
+    driver.answered((seams.draws[0], 0.5))
     kinds = [one[0] for one in seams.happened]
     assert kinds.index("keep") < kinds.index("commit") < kinds.index("send")
     assert next(one for one in seams.happened if one[0] == "keep") == ("keep", True, 1)
@@ -82,7 +80,7 @@ def test_a_record_is_durable_before_it_is_told(driver, seams):
 
 def test_a_full_disk_withholds_what_is_ours_and_tells_it_in_order_once_there_is_space(driver, seams):
     seams.error = DiskFullError("full")
-    seams.draws[0](0.5)
+    driver.answered((seams.draws[0], 0.5))
     assert driver.is_disk_full
     assert [one for one in seams.sends() if isinstance(one, Opaque | Members)] == []
     seams.error = None
@@ -107,7 +105,7 @@ def test_a_hello_says_nothing_of_ourselves_that_is_not_kept(driver, seams):
 def test_a_disk_that_fails_halts_the_driver_and_nothing_is_told(driver, seams):
     seams.error = JournalError("broken")
     with pytest.raises(JournalError):
-        seams.draws[0](0.5)
+        driver.answered((seams.draws[0], 0.5))
     assert driver.is_halted
     assert seams.sends() == []
     driver.tick()

@@ -4,9 +4,10 @@ import asyncio
 import random
 from math import fsum
 
-from lots import LotDriver, LotNode
+from lots import LotNode
 
 from seedflood.config import AlgorithmSettings
+from seedflood.host.driver import Driver
 from seedflood.host.engine import Engine
 from seedflood.host.modes import add_mode
 from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
@@ -33,11 +34,15 @@ class LotEngine(Engine):
         rules = SwarmRules(self._run.run_id(), BASE_DIGEST, self._run.clients, self._run.steps)
         self._shell = shell
         self.node = LotNode(rules, member, shell.identity.sign, verify)
-        self.driver = LotDriver(self.node, self.journal, shell.links, shell.observer, shell.clock, self._draw)
+        self.driver = Driver(self.node, self.journal, shell.links, self._draw, shell.observer, shell.clock)
 
-    def _draw(self, then):
+    def _draw(self, step):
         most = self._run.algorithm.most
-        self._shell.run(lambda: random.uniform(0.0, most), lambda number: self._shell.drive(lambda: then(number)))
+
+        def tell(number):
+            self._shell.drive(lambda: self.driver.answered((step, number)))
+
+        self._shell.run(lambda: random.uniform(0.0, most), tell)
 
     def result(self):
         numbers = self.node.lots.known.values()

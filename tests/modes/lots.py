@@ -7,12 +7,10 @@ same numbers, and so the same mean.
 """
 
 import struct
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from math import fsum
 
 from seedflood.errors import PeerError
-from seedflood.host.driver import Driver
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import Opaque
@@ -40,12 +38,6 @@ def lots_of(message):
     return LOT.iter_unpack(message.data[1:])
 
 
-@dataclass
-class LotOutputs(Outputs):
-    draw: list[int] = field(default_factory=list)
-    """For these steps a number is to be drawn."""
-
-
 class Lots(Algorithm):
     """known: (origin, step) -> number. What a host states is how many steps it has finished."""
 
@@ -59,7 +51,9 @@ class Lots(Algorithm):
 
     # What was drawn, here and elsewhere
 
-    def drawn(self, step, number):
+    def answer(self, answer, now):
+        """(step, number): what was ordered of a step is drawn."""
+        step, number = answer
         self._learn({(self._presence.ours.origin, step): number})
 
     def received(self, peer, message, now):
@@ -115,7 +109,7 @@ class Lots(Algorithm):
     def _ask_for(self, step):
         if self.has_spoken and self._asked < step and (self._presence.ours.origin, step) not in self.known:
             self._asked = step
-            self._outbox.outputs.draw.append(step)
+            self._outbox.outputs.orders.append(step)
 
     def _unfinished(self):
         """Who is known not to have all numbers yet, or not known at all."""
@@ -152,22 +146,7 @@ class Lots(Algorithm):
 
 class LotNode(Swarm):
     def __init__(self, rules, member, sign, verify, *, is_key_fresh=True):
-        admission, outbox = MemberAdmission(rules, verify, check_state=lambda state: None), Outbox(LotOutputs)
+        admission, outbox = MemberAdmission(rules, verify, check_state=lambda state: None), Outbox(Outputs)
         presence = Presence(rules, member, sign, admission, outbox)
         self.lots = Lots(rules, presence, outbox, is_key_fresh=is_key_fresh)
         super().__init__(presence, self.lots, outbox, Patience(repair_seconds=1.0))
-
-
-class LotDriver(Driver):
-    """draw: has a number drawn, and hands it over some time later."""
-
-    def __init__(self, node, journal, links, observer, clock, draw):
-        super().__init__(node, journal, links, observer, clock)
-        self._draw = draw
-
-    def _perform(self, out, kept):
-        for step in out.draw:
-            self._draw(partial(self._drawn, step))
-
-    def _drawn(self, step, number):
-        self.do(lambda now: (self.node.lots.drawn(step, number), self.node.lots.advance(now)))

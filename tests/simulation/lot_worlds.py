@@ -1,7 +1,8 @@
 """Worlds of hosts that draw lots (`modes/lots`): how they are made, and what is held against them."""
 
-from lots import LOT, NAME_BYTES, LotDriver, LotNode, lots_of
+from lots import LOT, NAME_BYTES, LotNode, lots_of
 
+from seedflood.host.driver import Driver
 from seedflood.protocol.swarm.messages import Opaque
 from seedflood.protocol.swarm.rules import SwarmRules
 from simulation.bounds import SWARM_BOUNDS, find_excess
@@ -16,7 +17,7 @@ TRAFFIC = Traffic((Opaque,), join_statements)
 
 def make_process(host):
     node = LotNode(host.rules, host.member, host.sign, host.verify, is_key_fresh=not host.told)
-    return node, LotDriver(node, host.journal, host, host, lambda: host.clock.now, host.draw)
+    return node, Driver(node, host.journal, host, host.draw, host, lambda: host.clock.now)
 
 
 class LotHost(Host):
@@ -26,10 +27,11 @@ class LotHost(Host):
         super().__init__(place, make_process)
         self.rules, self.told = rules, {}
 
-    def draw(self, then):
+    def draw(self, step):
         """It takes its time, and comes of the world's chance: another life would draw another number."""
         seconds = self.rng.uniform(self.pace.seconds_min, self.pace.seconds_max)
-        self.work.put(seconds, lambda: then(self.rng.random()))
+        driver = self.driver
+        self.work.put(seconds, lambda: driver.answered((step, self.rng.random())))
 
     def send(self, peer, messages):
         super().send(peer, messages)
@@ -50,7 +52,6 @@ class LotJudge:
     BOUNDS = SWARM_BOUNDS | {
         "Lots.known": lambda node: node._rules.clients * node._rules.steps,
         "Backlog.records": lambda node: node._rules.clients * node._rules.steps,
-        "LotOutputs.draw": lambda node: 0,
     }
 
     def look_at(self, host):

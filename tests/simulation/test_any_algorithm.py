@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from lot_worlds import LotChaos, LotJudge, make_world
-from lots import LotDriver, Lots
+from lots import Lots
 
 from seedflood.cluster.topology import make_topology
 from seedflood.host.backlog import Backlog
@@ -77,10 +77,10 @@ def test_that_numbers_are_never_kept_is_seen(monkeypatch):
 
 
 def test_that_numbers_are_kept_after_they_were_told_is_seen(monkeypatch):
-    persist, perform = Driver._persist, LotDriver._perform
+    persist, perform = Driver._persist, Driver._perform
     monkeypatch.setattr(Driver, "_persist", lambda *_: None)
     monkeypatch.setattr(
-        LotDriver, "_perform", lambda driver, out, kept: (persist(driver, out), perform(driver, out, kept))
+        Driver, "_perform", lambda driver, out, kept: (persist(driver, out), perform(driver, out, kept))
     )
     assert is_seen("told two numbers", ROUGH)
 

@@ -1,8 +1,8 @@
 """The driver: calls the pure core, and carries out what it decides: persist, then send, then all else.
 
 Only the driver makes this order. It is synchronous. The daemon and the simulation run the same code; they differ in
-what is behind the seams, and in the clock. This class serves any algorithm. An algorithm that computes, or keeps more
-than records, has a driver that extends it.
+what is behind the seams, and in the clock. This class serves any algorithm. One that keeps more than records has a
+driver that extends it.
 
 Two things can be wrong with a disk. If it is full, the node sends nothing of its own that is not on the disk, until
 there is space (`backlog`). If it fails, the driver halts and sends and does nothing more, because the core takes for
@@ -28,7 +28,8 @@ RETRY_SECONDS = 1.0
 
 
 class Driver:
-    """One node and the seams around it. clock: returns monotonic seconds."""
+    """One node and the seams around it. compute: takes an order for the compute side and returns at once; orders are
+    carried out one after the other, and answered by `answered`. clock: returns monotonic seconds."""
 
     node: Swarm[Any]
     _backlog: Backlog
@@ -38,6 +39,7 @@ class Driver:
         node: Swarm[Any],
         journal: Journal,
         links: Links,
+        compute: Callable[[Any], None],
         observer: Observer,
         clock: Callable[[], float],
         *,
@@ -51,11 +53,14 @@ class Driver:
         """Counts what happened to the node. While it stays the same, views of the node stay the same, too."""
         self._journal = journal
         self._links = links
+        self._compute = compute
         self._observer = observer
         self._clock = clock
         self._backlog = backlog or Backlog(node.origin)
         self._stated: Member | None = None
         """The last statement of ours that is on the disk."""
+        self._waiting: list[Any] = []
+        """Orders that wait for space on the disk."""
 
     @property
     def is_disk_full(self) -> bool:
@@ -112,7 +117,7 @@ class Driver:
 
     def next_content(self, peer: OriginId) -> bytes | None:
         """What goes next over the connection for contents to the peer; None if nothing waits."""
-        return None
+        return None if self.is_halted else self.node.next_content(peer)
 
     def pulled(self, peer: OriginId) -> None:
         """A pull from the peer has ended, complete or not."""
@@ -203,7 +208,17 @@ class Driver:
         """Tells the observer what was kept."""
 
     def _perform(self, out: Any, kept: Any) -> None:
-        """Comes after sending: pulls, and orders for a model."""
+        """Comes after sending. While the disk is full, orders wait."""
+        for peer in sorted(out.contents):
+            self._links.carry(peer)
+        self._waiting += out.orders
+        if not self._backlog.is_stuck:
+            self._give_all()
+
+    def _give_all(self) -> None:
+        orders, self._waiting = self._waiting, []
+        for order in orders:
+            self._compute(order)
 
     def _go_on(self, out: Any, kept: Any) -> None:
         """Comes last, because it may call `do` again."""
@@ -240,7 +255,8 @@ class Driver:
         self._stated = max([*ours, *filter(None, [self._stated])], key=lambda member: member.age, default=None)
 
     def _resume(self) -> None:
-        """Sends what was withheld. Called when the backlog is on the disk."""
+        """Sends and orders what was withheld. Called when the backlog is on the disk."""
         self._note_stated()
         for peer, message in self._backlog.release():
             self._send(peer, message)
+        self._give_all()

@@ -11,8 +11,8 @@ import structlog
 from seedflood.config import Settings
 from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread, nothing
+from seedflood.host.driver import Driver
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.gasloc.driver import GaslocDriver
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.host.gasloc.tokens import Tokens
 from seedflood.host.gasloc.work import Places, Resumed, Trouble, Work
@@ -74,7 +74,7 @@ class GaslocEngine(Engine):
     """One node that trains by GASLoC."""
 
     node: GaslocNode
-    driver: GaslocDriver
+    driver: Driver
     has_contents = True
 
     def __init__(
@@ -121,7 +121,7 @@ class GaslocEngine(Engine):
         work = Work(self.trainer, self._places, run.run_id())
         work.node = self.node
         compute = Compute(shell.run, shell.drive, work.begin, self._computed)
-        self.driver = GaslocDriver(self.node, self.journal, shell.links, shell.observer, shell.clock, compute.put)
+        self.driver = Driver(self.node, self.journal, shell.links, compute.put, shell.observer, shell.clock)
         compute.driver = self.driver
 
     def start(self) -> None:

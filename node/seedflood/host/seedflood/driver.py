@@ -74,8 +74,7 @@ class SeedfloodDriver(Driver):
         observer: Observer,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(node, journal, links, observer, clock, backlog=BundleBacklog(node.origin))
-        self._compute = compute
+        super().__init__(node, journal, links, compute, observer, clock, backlog=BundleBacklog(node.origin))
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
         """Resumes from the journal. Its last bundles wait for their windows; all others are read and applied page by

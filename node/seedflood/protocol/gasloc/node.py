@@ -5,7 +5,6 @@ Tell it what happened, including the answers of the compute side, then `collect`
 
 from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.outbox import Outbox
-from seedflood.protocol.gasloc.outputs import Outputs
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.statement import stated, unpack
 from seedflood.protocol.gasloc.transfer import Sinks
@@ -13,6 +12,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
+from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.swarm import Swarm
 
@@ -43,6 +43,9 @@ class GaslocNode(Swarm[Outputs]):
         come once per round and neighbour, so no neighbour is charged for them. All other messages are few."""
         gasloc = self.gasloc
         return gasloc.carrier.news + gasloc.exchange.news + gasloc.talk.news
+
+    def next_content(self, peer: OriginId) -> bytes | None:
+        return self.gasloc.carrier.next_frame(peer)
 
     def needed(self) -> set[tuple[int, OriginId]]:
         """(round, partner) of everything kept on the disk that is still needed. When the journal is recalled and

@@ -1,10 +1,9 @@
 """Where the parts of a node that trains by GASLoC put what is to be done."""
 
 from seedflood.protocol.gasloc.orders import Order
-from seedflood.protocol.gasloc.outputs import Outputs
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm import outbox as swarm
-from seedflood.protocol.swarm.outputs import Record
+from seedflood.protocol.swarm.outputs import Outputs, Record
 
 
 class Outbox(swarm.Outbox[Outputs]):

@@ -124,8 +124,6 @@ class Outputs(swarm.Outputs):
     """Persist, in this order."""
     pull: list[tuple[OriginId, tuple[Held, ...]]] = field(default_factory=list)
     """Ask the peer for everything that this frontier lacks."""
-    orders: list[Order] = field(default_factory=list)
-    """For the compute thread, in this order."""
     compact: list[ClosedEpoch] = field(default_factory=list)
     """Everyone has closed these epochs with these sums, so they may replace the bundles in the journal."""
     cut: list[tuple[OriginId, tuple[Span, ...]]] = field(default_factory=list)

@@ -4,7 +4,7 @@ An algorithm may add fields of its own to these: what else it keeps, and what th
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
@@ -43,6 +43,11 @@ class Outputs:
     is_durable: bool = False
     """Something of our own is to be persisted: it must be on the disk before anything is sent."""
     send: list[tuple[OriginId, Message]] = field(default_factory=list)
+    contents: set[OriginId] = field(default_factory=set)
+    """Neighbours for which there is something on their connection for contents (`Swarm.next_content`)."""
+    orders: list[Any] = field(default_factory=list)
+    """For the compute side, in this order. None is carried out before what is to be persisted is on the disk: what was
+    computed must not be forgotten."""
     drop: list[OriginId] = field(default_factory=list)
     """End the links with these peers: they do not belong to the run any more."""
     is_removed: bool = False

@@ -195,6 +195,10 @@ class Swarm(Generic[Wanted]):
         out.send = [*self._flooding(), *out.send]
         return out
 
+    def next_content(self, peer: OriginId) -> bytes | None:
+        """What goes next over the connection for contents to the peer; None if nothing waits."""
+        return None
+
     def next_tick(self, now: float) -> float:
         """When `tick` is to be called at the latest."""
         return max(now, min(self._compare_at, self._algorithm.wake_at(now)))
