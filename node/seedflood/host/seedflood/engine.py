@@ -65,8 +65,9 @@ async def open_seedflood(
     _log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
-    if run.seedflood.window != "strict" and trainer.replica.learning_rate > 2 * trainer.replica.default_rate:
-        _log.warning(FAST, learning_rate=trainer.replica.learning_rate, default=trainer.replica.default_rate)
+    rate, default = trainer.replica.learning_rate, trainer.replica.default_rate
+    if run.seedflood.window != "strict" and rate > 2 * default:
+        hub.tell(FAST, "warning", learning_rate=rate, default=default)
     if node.quantisation is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
         _log.warning(say, dtype=node.dtype)
