@@ -1,8 +1,10 @@
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.config import RunSettings, SeedfloodSettings
+from seedflood.config import EstimateName, RunSettings, SeedfloodSettings
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.schedule import ONE, Schedule
 
@@ -14,7 +16,7 @@ def rate_at(step: int, **keys: object) -> float:
     return default_learning_rate(run.seedflood, SHAPES) * Schedule.of(run).factor(step) / ONE
 
 
-ESTIMATES = st.sampled_from(["two-sided", "one-sided", "gradient"])
+ESTIMATES = st.sampled_from(get_args(EstimateName))
 
 
 @given(estimate=ESTIMATES, step=st.integers(0, 10**6), steps=st.tuples(*[st.integers(1, 10**6)] * 2))
