@@ -271,7 +271,7 @@ class Link:
     async def _read_frames(self) -> str:
         while (frame := await self._stream.read()) is not None:
             self._count_received(frame)
-            message = self._as_said(decode(frame))
+            message = self._in_full(decode(frame))
             if isinstance(message, PullPart | PullEnd):
                 self._counters.pull_bytes_received += len(frame)
             use = Use()
@@ -314,15 +314,15 @@ class Link:
         self._counters.frames_sent += 1
         self._counters.bytes_sent += len(frame)
 
-    def _as_news(self, message: LinkMessage) -> LinkMessage:
+    def _shortened(self, message: LinkMessage) -> LinkMessage:
         """A digest as it was told last on this link is told in two bytes: while a long step is measured, most are."""
         if not isinstance(message, FrontierDigest):
             return message
         before, self._told = self._told, message
         return AS_BEFORE if message == before else message
 
-    def _as_said(self, message: LinkMessage | None) -> LinkMessage | None:
-        """Undoes `_as_news` of the other side. Raises PeerError."""
+    def _in_full(self, message: LinkMessage | None) -> LinkMessage | None:
+        """Undoes `_shortened` of the other side. Raises PeerError."""
         if not isinstance(message, FrontierDigest):
             return message
         if message.frontier_digest:
@@ -417,7 +417,7 @@ class Link:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            for frame in self._encode(self._as_news(message)):
+            for frame in self._encode(self._shortened(message)):
                 self._count_sent(frame)
                 await self._stream.write(frame)
             if isinstance(message, Goodbye):
