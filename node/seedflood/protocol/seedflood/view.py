@@ -22,10 +22,14 @@ def add_to_view(
     view: View, presence: Presence, exchange: Exchange, frontier: Frontier, window: Window | None, *, duplicates: int
 ) -> View:
     """The view with all that SeedFlood knows. window: the oldest one that is open."""
+    relays = {member.origin for member in presence.membership.all() if stated(member).is_relay}
     return replace(
         view,
         refused=dict.fromkeys(get_args(Objection), 0) | dict(view.refused),
-        members=tuple(replace(member, mark=frontier.mark(member.origin)) for member in view.members),
+        members=tuple(
+            replace(member, mark=frontier.mark(member.origin), is_relay=member.origin in relays)
+            for member in view.members
+        ),
         window=_view_window(window, presence.membership, presence),
         catching_up=_view_catching_up(exchange, frontier),
         duplicates=duplicates,
