@@ -11,6 +11,7 @@ from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
 from benchmarks.model import OBJECTIVE, make_batch, make_replica
 from benchmarks.training import ORIGINS, fine_tune
 from seedflood.config import RunSettings
+from seedflood.training.seedflood.estimate import ESTIMATES
 
 PROBES = 8
 REPETITIONS = 7
@@ -33,7 +34,8 @@ def _time() -> dict[str, Metric]:
 
     def one_sided() -> None:
         draw = next(draws["one-sided"])
-        replica.measure_one_sided(0, [PROBES * draw + k for k in range(PROBES)], OBJECTIVE, make_batch(draw))
+        seeds = [PROBES * draw + k for k in range(PROBES)]
+        replica.measure_together(0, seeds, OBJECTIVE, make_batch(draw), ESTIMATES["one-sided"])
 
     seconds = run_in_turn({"two-sided": two_sided, "one-sided": one_sided}, REPETITIONS)
     per_probe = [one / PROBES for one in seconds["one-sided"]]

@@ -108,7 +108,7 @@ def unused(words: Sequence[str]) -> list[str]:
 
 def test_the_core_is_driven_as_its_page_shows():
     said = run_blocks(blocks_of(DRIVING))
-    assert len(said) == 4
+    assert len(said) == 5
     for printed, expected in said:
         assert printed == expected
 

@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
-from seedflood.config import RunSettings, SeedfloodSettings, load_settings
+from seedflood.config import EstimateName, RunSettings, SeedfloodSettings, load_settings
 from seedflood.config.run import RUN_SCHEMA
 from seedflood.config.tables import AlgorithmSettings
 
@@ -28,7 +28,7 @@ IDS = {
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 
 CHOICES = {
-    "estimate": st.sampled_from(["two-sided", "one-sided", "gradient"]),
+    "estimate": st.sampled_from(get_args(EstimateName)),
     "window": st.sampled_from(["strict", "bounded", "none"]),
     "optimizer": st.sampled_from(["sgd", "adam"]),
     "schedule": st.sampled_from(["root", "cosine"]),

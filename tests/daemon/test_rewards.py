@@ -40,6 +40,15 @@ async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_an
     assert c.engine.auditor is None, "nobody can be named"
 
 
+async def test_a_rate_whose_first_step_promises_too_much_of_the_reward_is_halved_before_it(cluster, rows):
+    run = {**RUN, "clients": 2, "steps": 1, "learning_rate": 10.0}
+    await cluster.start("a", [], run, {"data": rows})
+    await cluster.start("b", ["a"], run, {"data": rows})
+    results = await cluster.finish()
+    assert len({(result["digest"], result["rate_halvings"]) for result in results}) == 1
+    assert results[0]["rate_halvings"] > 0
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -6,6 +6,7 @@ import json
 import pytest
 from forks import run_command
 
+from seedflood.cli.watching import describe_reach
 from seedflood.errors import ExitCode
 
 RUN = {"clients": 2, "steps": 6}
@@ -68,6 +69,24 @@ async def test_peers_lists_members_and_links(pair):
     assert {member["name"] for member in said["members"]} == {"a", "b"}
     table = await command("peers", "--node", b.address)
     assert f"127.0.0.1:{a.port}" in table
+    assert f"a sees this host as 127.0.0.1:{b.port}, and it can be dialled there." in table
+    assert "can be dialled" in (await command("peers", "--node", a.address)).splitlines()[2]
+
+
+def test_who_would_be_cut_off_without_whom_is_told_of_each_cut():
+    names = {"a": "ada", "b": "bob", "c": "cyd", "d": "dan"}
+    said = {
+        "node": {"origin": "a"},
+        "links": [],
+        "members": [{"origin": origin, "name": name} for origin, name in names.items()],
+        "edges": [["a", "b"], ["b", "c"], ["c", "d"]],
+        "cut_vertices": ["b", "c"],
+    }
+    assert [*describe_reach(said)] == [
+        "Without bob this host would be cut off from cyd, dan: give them more [[peers]], or a second relay.",
+        "Without cyd this host would be cut off from dan: give them more [[peers]], or a second relay.",
+    ]
+    assert [*describe_reach(said | {"node": {"origin": "b"}, "cut_vertices": ["b"]})] == []
 
 
 async def test_a_trace_shows_the_way_through_running_nodes(pair):

@@ -56,7 +56,7 @@ class Network:
             _ip("-n", space, "link", "set", device, "up")
         return f"{address}:{PORT}", space
 
-    def attach_behind_nat(self, side: int) -> str:
+    def attach_behind_nat(self, side: int, *, mtu: int = 1500) -> str:
         """One more host, behind a router of its own on this side: its namespace. It reaches everyone under the address
         of the router, and nobody reaches it. All of them have the same address at home."""
         _, router = self.attach(side)
@@ -65,7 +65,7 @@ class Network:
         _ip("link", "add", "home", "netns", router, "type", "veth", "peer", "name", "router", "netns", home)
         for space, device, address in ((router, "home", "192.168.7.1"), (home, "router", "192.168.7.2")):
             _ip("-n", space, "address", "add", f"{address}/24", "dev", device)
-            _ip("-n", space, "link", "set", device, "up")
+            _ip("-n", space, "link", "set", device, "up", "mtu", str(mtu))
         _ip("-n", home, "link", "set", "lo", "up")
         _ip("-n", home, "route", "add", "default", "via", "192.168.7.1")
         _run(*inside(router), "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")

@@ -40,7 +40,7 @@ class Host:
         self.command = tuple(command)
         self.events: list[Line] = []
         self.process: subprocess.Popen[bytes] | ForkedNode | None = None
-        self._space = space
+        self.space = space
         self._news = threading.Condition()
         self._read_to = 0
         self._is_silent = True
@@ -69,7 +69,7 @@ class Host:
         self._read_to, self._is_silent = len(self.events), False
         if self.command:
             self.process = subprocess.Popen(
-                [*(inside(self._space) if self._space else ()), *self.command, *arguments],
+                [*(inside(self.space) if self.space else ()), *self.command, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self.folder,
@@ -77,7 +77,7 @@ class Host:
             )
         else:
             words = ["--peers", str(self.folder / "peers.toml"), *arguments]
-            self.process = ForkedNode(words, self.folder, environment, self._space)
+            self.process = ForkedNode(words, self.folder, environment, self.space)
         self._reader = threading.Thread(target=self._read, args=(self.process,), daemon=True)
         self._reader.start()
         return self

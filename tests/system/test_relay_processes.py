@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import recipe
 from ledgers import check_replays, finish
-from networks import PORT, Network
+from networks import PORT, Network, inside
 from processes import RUN, Host, Hosts
 
 from seedflood.cluster.ports import free_ports
@@ -37,13 +37,22 @@ main()
 """
 RELAY = (sys.executable, "-c", WITHOUT_EXTRA, "relay", "--peers", "peers.toml")
 MEBIBYTES_MAX = 150
+OVERLAY_MTU = 1280
+"""Of WireGuard and its kin, at least."""
 
 
 class Swarm:
     """Two hosts that train and listen nowhere, and relays that all of them dial."""
 
-    def __init__(self, hosts: Hosts, relays: list[tuple[str, str]], homes: tuple[str, str] = ("", ""), **run: Any):
-        """relays: (address, namespace) of each. homes: the namespaces of the two hosts."""
+    def __init__(
+        self,
+        hosts: Hosts,
+        relays: list[tuple[str, str]],
+        homes: tuple[str, str] = ("", ""),
+        listen: str = "",
+        **run: Any,
+    ):
+        """relays: (address, namespace) of each. homes: the namespaces of the two hosts. listen: where these do."""
         self._hosts = hosts
         self._run = RunSettings.place(RUN | {"clients": 2} | run)
         addresses = [address for address, _ in relays]
@@ -52,7 +61,8 @@ class Swarm:
             for k, (address, space) in enumerate(relays)
         ]
         self.hosts = [
-            self._place(f"h{k}", (), home, addresses, evaluate_examples=0, threads=1) for k, home in enumerate(homes)
+            self._place(f"h{k}", (), home, addresses, evaluate_examples=0, threads=1, listen=listen)
+            for k, home in enumerate(homes)
         ]
         for one in (*self.relays, *self.hosts):
             one.start()
@@ -66,6 +76,18 @@ class Swarm:
         (folder / "peers.toml").write_text(text)
         self._hosts.hosts.append(Host(folder, space, command))
         return self._hosts.hosts[-1]
+
+    def told_by_peers(self, host: Host) -> str:
+        """What `seedflood peers` says beside the table."""
+        words = [sys.executable, "-c", WITHOUT_EXTRA, "peers", "--peers", str(host.folder / "peers.toml")]
+        ran = subprocess.run(
+            [*(inside(host.space) if host.space else ()), *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return ran.stdout
 
     def end(self, *relays: Host) -> dict[str, set[str]]:
         """Waits for the end of the hosts and of these relays, which have one digest. Whom each was linked with."""
@@ -134,7 +156,14 @@ def test_who_has_trained_in_a_run_is_no_relay_in_it(hosts: Hosts):
 
 def test_two_hosts_behind_nat_and_a_relay_end_a_run_with_one_digest(hosts: Hosts, nat: Network):
     where = nat.attach(0)
-    swarm = Swarm(hosts, [where], (nat.attach_behind_nat(0), nat.attach_behind_nat(1)), steps=100)
+    homes = (nat.attach_behind_nat(0), nat.attach_behind_nat(1, mtu=OVERLAY_MTU))
+    swarm = Swarm(hosts, [where], homes, listen=f"0.0.0.0:{PORT}", steps=100)
+    swarm.hosts[0].wait_for("progress", step=10)
+    told = swarm.told_by_peers(swarm.hosts[0])
+    assert re.search(
+        rf"^relay0 sees this host as 10\.77\.0\.\d+:{PORT}, and it cannot be dialled there", told, re.MULTILINE
+    )
+    assert "Without relay0 this host would be cut off from h1" in told
     linked = swarm.end(swarm.relays[0])
     assert linked == {"h0": {"relay0"}, "h1": {"relay0"}, "relay0": {"h0", "h1"}}
 
@@ -165,6 +194,9 @@ def test_of_two_relays_one_may_be_killed_and_nobody_loses_ten_seconds(hosts: Hos
     swarm = Swarm(hosts, relays, (nat.attach_behind_nat(0), nat.attach_behind_nat(1)), steps=300)
     host = swarm.hosts[0]
     step = host.wait_for("progress", step=50)["step"]
+    told = swarm.told_by_peers(swarm.relays[1])
+    assert f"relay0 sees this host as {relays[1][0]}, and it can be dialled there" in told
+    assert "cut off" not in told
     swarm.relays[0].kill()
     killed = time.monotonic()
     host.wait_for("link down")

@@ -3,12 +3,16 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.text import Text
 
 from seedflood.cli.options import JsonOption, PeersOption, SetOption, parse_overrides, table_console
-from seedflood.errors import ExitCode
+from seedflood.cli.watching import describe_reach
+from seedflood.config import current, load_course
+from seedflood.errors import ExitCode, SeedfloodError
+from seedflood.operations.client import node_in
 
 COLOURS = {"ok": "green", "note": "yellow", "bad": "bold red"}
 
@@ -32,4 +36,18 @@ def doctor(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None,
         else:
             console.print(Text.assemble((f"{check.level:<5}", COLOURS[check.level]), f"{check.what:<9}", check.text))
         code = code or check.code
+    for sentence in _reach(peers, parse_overrides(overrides)):
+        if as_json:
+            typer.echo(json.dumps({"what": "reach", "level": "note", "text": sentence, "code": ExitCode.OK}))
+        else:
+            console.print(Text.assemble((f"{'note':<5}", COLOURS["note"]), f"{'reach':<9}", sentence))
     raise typer.Exit(code)
+
+
+def _reach(peers: Path, flags: dict[str, Any]) -> list[str]:
+    """What the neighbours have found out, if the node of this host runs."""
+    try:
+        state = current(load_course(peers, flags)).state
+        return list(describe_reach(node_in(state).ask("/api/status")))
+    except SeedfloodError:
+        return []

@@ -88,7 +88,7 @@ def evaluate(
     if model == EMBEDDED and task != "prompted":
         flags = merge({"run": {"objective": {"task": task or EMBEDDED}}}, flags)
     elif model is not None:
-        is_guessed = file is not None and task in (None, "prompted")
+        is_guessed = file is not None and task in (None, "prompted", "reward")
         flags = with_guess(flags, task, data if is_guessed else None)
     elif file is not None:
         flags = with_guess(flags, task, None)

@@ -6,14 +6,14 @@ import sysconfig
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from seedflood import VERSION
-from seedflood.config import EMBEDDED, Settings, divide_data, load_course, merge, pick
+from seedflood.config import EMBEDDED, EstimateName, Settings, divide_data, load_course, merge, pick
 from seedflood.errors import UsageError
 
 EPILOG = (
@@ -51,7 +51,7 @@ VersionOption = Annotated[
 ]
 EstimateOption = Annotated[
     str | None,
-    typer.Option(help="two-sided, one-sided or gradient ([run.seedflood] estimate).", show_default="two-sided"),
+    typer.Option(help=f"{', '.join(get_args(EstimateName))} ([run.seedflood] estimate).", show_default="two-sided"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")]
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from seedflood.operations.eventlog import decode, event_files, read_lines
 from seedflood.operations.http_address import find_http_address
 from seedflood.operations.names import find_names, resolve_origin
 from seedflood.operations.seedflood.trace import trace as trace_lines
+from seedflood.protocol.swarm.view import reach
 
 NodeOption = Annotated[
     str | None,
@@ -36,6 +38,8 @@ EventsOption = Annotated[
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
 COLOURS = {"warning": "yellow", "error": "red"}
+BACK = {True: "can be dialled", False: "only dials", None: "-"}
+"""What is shown in place of an address of a neighbour that has dialled us."""
 STATUS_COLOURS = {
     "self": "bold",
     "linked": "green",
@@ -122,13 +126,26 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
         return
     table_console().print(peers_table(said))
     typer.echo(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
+    for sentence in describe_reach(said):
+        typer.echo(sentence)
+
+
+def describe_reach(said: dict[str, Any]) -> Iterator[str]:
+    """Where this host can be dialled, and who would be cut off from it without whom. said: the status of a node."""
+    for link in said["links"]:
+        if link["state"] == "connected" and link["seen_as"] is not None:
+            can = "can be dialled there" if link["may_dial_us"] else "cannot be dialled there"
+            yield f"{link['peer']} sees this host as {link['seen_as']}, and it {can}."
     names = {member["origin"]: member["name"] for member in said["members"]}
-    if cuts := [names.get(origin, origin) for origin in said["cut_vertices"]]:
-        typer.echo(
-            f"Some hosts are linked through {', '.join(cuts)} alone, who could keep news from them: "
-            "give these hosts more [[peers]].",
-            err=True,
-        )
+    ours, edges = said["node"]["origin"], [tuple(edge) for edge in said["edges"]]
+    whole = reach(ours, edges)
+    for cut in (one for one in said["cut_vertices"] if one != ours):
+        left = reach(ours, [edge for edge in edges if cut not in edge])
+        if gone := sorted(names.get(one, one) for one in whole - left - {cut}):
+            yield (
+                f"Without {names.get(cut, cut)} this host would be cut off from {', '.join(gone)}: give them more "
+                "[[peers]], or a second relay."
+            )
 
 
 def peers_table(said: dict[str, Any]) -> Table:
@@ -144,10 +161,10 @@ def peers_table(said: dict[str, Any]) -> Table:
             member["name"],
             member["origin"],
             Text(member["status"], STATUS_COLOURS.get(member["status"], "")),
-            str(member["step"]),
+            "relay" if member.get("is_relay") else str(member["step"]),
             str(member["lag_steps"]),
             f"{hop * 1000:.1f} ms" if hop is not None else "-",
-            Text(link.get("address") or "-"),
+            Text(link.get("address") or BACK[link.get("may_be_dialled")]),
             _size(link["bytes_sent"]) if link else "-",
             _size(link["bytes_received"]) if link else "-",
         )

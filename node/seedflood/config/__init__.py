@@ -34,7 +34,7 @@ from seedflood.config.node import (
     is_loopback,
 )
 from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
-from seedflood.config.seedflood import SeedfloodSettings
+from seedflood.config.seedflood import EstimateName, SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "SERVE",
     "WITHOUT_ROWS",
     "AlgorithmSettings",
+    "EstimateName",
     "GaslocSettings",
     "NodeSettings",
     "ObjectiveSettings",

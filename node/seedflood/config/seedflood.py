@@ -12,6 +12,8 @@ from pydantic import Field, model_validator
 
 from seedflood.config.tables import AlgorithmSettings
 
+EstimateName = Literal["two-sided", "one-sided", "gradient"]
+
 
 class SeedfloodSettings(AlgorithmSettings):
     """`[run.seedflood]`. Some defaults follow from keys that stand above them here."""
@@ -26,7 +28,7 @@ class SeedfloodSettings(AlgorithmSettings):
         description="Rounds that may be on their way while the next one is measured; 1 hides hops of up to a round.",
     )
     local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
-    estimate: Literal["two-sided", "one-sided", "gradient"] = Field(
+    estimate: EstimateName = Field(
         "two-sided",
         description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
         "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from seedflood.host.engine import Engine
 from seedflood.host.handover import Handover
@@ -10,6 +11,7 @@ from seedflood.operations.subject import LinkState
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import View
 from seedflood.transport.counters import Fault
+from seedflood.transport.link import Link
 from seedflood.transport.links import Links
 
 JOURNAL_SECONDS = 10.0
@@ -73,7 +75,8 @@ class StatusSource:
             link = open_links.get(origin) if origin is not None else None
             address = addresses.pop(origin, None) if origin is not None else None
             opened_at = link.opened_at if link is not None else None
-            states.append(LinkState(name, origin, address, opened_at, **asdict(counters)))
+            state = LinkState(name, origin, address, opened_at, **asdict(counters))
+            states.append(state if link is None else replace(state, **_reach(link)))
         never_linked = [address for address, origin in dialled.items() if origin is None or origin in addresses]
         states += [LinkState(address, None, address, None) for address in never_linked]
         return states
@@ -87,3 +90,11 @@ class StatusSource:
             self._counted_at = now
             self._journal_size = self._engine.journal.size()
         return self._journal_size
+
+
+def _reach(link: Link) -> dict[str, Any]:
+    """Who of the two can dial the other, as far as a `LinkState` tells it."""
+    if not link.is_dialled:
+        return {"may_be_dialled": link.looked_back}
+    seen = link.seen
+    return {"may_be_dialled": True} | ({"seen_as": seen.address, "may_dial_us": seen.is_reachable} if seen else {})

@@ -19,8 +19,6 @@ from seedflood.errors import DataError, ExitCode, ModelError, SeedfloodError
 from seedflood.host.enrolment import Enrolment
 from seedflood.host.places import KEY_FILE, SNAPSHOTS_KEPT, is_held
 from seedflood.identity import Identity
-from seedflood.training.gasloc.loading import load_trainer
-from seedflood.training.seedflood.trainer import Trainer
 
 DIAL_SECONDS = 3.0
 MEMORY_SHARE_MAX = 0.9
@@ -71,6 +69,10 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
     if settings.node.listen:
         yield _port(settings.node.listen, stage.key_folder)
     yield from (_peer(one.address) for one in settings.peers)
+    if settings.node.role == "relay":
+        yield _disk(settings.node.state, DISK_SPARE_BYTES)
+        yield Check("waiting", "note", "a relay measures nothing, and nobody waits for it")
+        return
     yield from _step(settings)
     yield Check("waiting", "note", _waiting(settings))
 
@@ -167,6 +169,9 @@ def _step(settings: Settings) -> Iterator[Check]:
 
 def _measure(settings: Settings) -> _Step:
     """The second of two rounds: the first one warms up. Raises SeedfloodError."""
+    from seedflood.training.gasloc.loading import load_trainer  # a relay has no torch
+    from seedflood.training.seedflood.trainer import Trainer
+
     run, node = settings.run, settings.node
     if run.mode == "gasloc":
         worker, steps = load_trainer(run, node, 0), run.gasloc.local_steps

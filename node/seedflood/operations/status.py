@@ -21,7 +21,8 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               for how long; reason: a clause for people
     window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
               late, missing [names]}; all null if the algorithm has no windows
-    members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation}]
+    members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation,
+              is_relay}]
               status: self | linked | reachable | silent | left | removed | unknown; step: its first step that is not
               held here, 0 if the algorithm holds no updates of others
     edges     [[origin, origin]]: links that both ends state
@@ -35,7 +36,8 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               frozen | cut | settled; held: steps; content: digest of what is held from step `since` on; the names of
               other hosts: who holds the same, who does not or does not say, and who cannot be reached
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
-              hop_seconds, connected_at}]; state: connected | dialling
+              hop_seconds, connected_at, seen_as, may_dial_us, may_be_dialled}]; state: connected | dialling; seen_as:
+              the address under which a peer that we dial sees us; could it dial us there, and could we dial it back?
     updates   originated, received, duplicate, applied, late, rejected {reason: n}: since the process began; all but
               rejected are null if the algorithm has no updates
     delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
@@ -303,11 +305,12 @@ def _member(member: MemberView, foremost: int) -> dict[str, Any]:
         "origin": fingerprint(member.origin),
         "status": member.status,
         "step": member.mark,
-        "lag_steps": foremost - member.mark,
+        "lag_steps": 0 if member.is_relay else foremost - member.mark,
         "hop_seconds": member.hop_seconds,
         "first_step": member.first_step,
         "last_step": member.last_step,
         "incarnation": member.incarnation,
+        "is_relay": member.is_relay,
     }
 
 
@@ -346,6 +349,9 @@ def _link(link: LinkState, view: View | None) -> dict[str, Any]:
         "pull_bytes_received": link.pull_bytes_received,
         "updates_dropped": link.updates_dropped,
         "hop_seconds": _round(hops.get(link.origin)) if link.origin is not None else None,
+        "seen_as": link.seen_as,
+        "may_dial_us": link.may_dial_us,
+        "may_be_dialled": link.may_be_dialled,
         "connected_at": link.connected_at,
     }
 

@@ -11,7 +11,9 @@ from seedflood.protocol.view import View
 @dataclass(frozen=True, slots=True)
 class LinkState:
     """A link, or a peer that is dialled. connected_at: Unix time; None if there is no link now. Counters are sums over
-    all links with the peer since the process began. address: None if the peer dialled us."""
+    all links with the peer since the process began. address: None if the peer dialled us. seen_as: the address under
+    which the peer, whom we dialled, sees us, and may_dial_us: whether it could dial us there. may_be_dialled: could we
+    dial the peer back? All None if it is not known."""
 
     peer: str
     origin: OriginId | None
@@ -27,6 +29,9 @@ class LinkState:
     links_opened: int = 0
     links_lost: int = 0
     muted_seconds: float = 0.0
+    seen_as: str | None = None
+    may_dial_us: bool | None = None
+    may_be_dialled: bool | None = None
 
     @property
     def is_connected(self) -> bool:

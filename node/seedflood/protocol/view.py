@@ -34,7 +34,7 @@ class Blocker:
 class MemberView:
     """What is known of an origin. mark: its first step that is not held here. first_step: None until it takes part.
     last_step: None until it has left. hop_seconds: the slow end of the hop delays that it states; None if it states
-    none."""
+    none. is_relay: it only relays, and never takes part."""
 
     origin: OriginId
     name: str
@@ -44,6 +44,7 @@ class MemberView:
     last_step: int | None
     incarnation: int
     hop_seconds: float | None
+    is_relay: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,8 @@ def write_samples(base: BaseModel, task: Task) -> list[Sample]:
         answers = objective.answer(base.causal, asked)
         wanted = [str((one.columns or {}).get("answer") or "") for one in asked]
         return [
-            Sample(one.prompt, answer, f"{text} [reward {reward:g}]")
-            for one, answer, (text, reward) in zip(asked, wanted, answers, strict=True)
+            Sample(one.prompt, right, f"{answer.text} [reward {answer.reward:g}]")
+            for one, right, answer in zip(asked, wanted, answers, strict=True)
         ]
     examples = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, MarkedExample)]
     wish, samples = Wish(SAMPLE_TOKENS, seconds_max=SAMPLE_SECONDS), []

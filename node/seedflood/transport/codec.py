@@ -118,7 +118,15 @@ class EpochPart:
     certificate: tuple[Vote, ...] = ()
 
 
-AnswerPart = Updates | Members | Votes | Equivocation | EpochPart | Standing | Opaque
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How the sender sees us (`reach`). address: host:port, port 0 if we listen nowhere."""
+
+    address: str
+    is_reachable: bool
+
+
+AnswerPart = Updates | Members | Votes | EpochPart | Standing | Opaque
 
 ANSWER_ONLY: tuple[type, ...] = (EpochPart, Standing)
 """Messages that may come only in an answer."""
@@ -132,7 +140,7 @@ class PullPart:
     message: AnswerPart
 
 
-LinkMessage = Message | Pull | PullEnd | PullMore | PullPart | EpochPart
+LinkMessage = Message | Pull | PullEnd | PullMore | PullPart | EpochPart | Seen
 """What travels on a link: the core's messages and the transport's own."""
 
 
@@ -203,8 +211,8 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return [pb.Frame(votes=votes_to_wire(chunk)) for chunk in chunks]
         case BlockDigests(blocks):
             return [pb.Frame(block_digests=block_digests_to_wire(blocks))]
-        case Equivocation(one, other):
-            return [pb.Frame(equivocation=pb.Equivocation(bundles=updates_to_wire((one, other))))]
+        case Equivocation(kept, dropped):
+            return [pb.Frame(equivocation=pb.Equivocation(bundles=updates_to_wire((kept, dropped))))]
         case EpochPart():
             return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
         case Opaque(data):
@@ -224,6 +232,8 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return [pb.Frame(pull_end=pb.PullEnd(id=message.id, is_complete=message.is_complete))]
         case PullMore():
             return [pb.Frame(pull_more=pb.PullMore(id=message.id))]
+        case Seen(address, is_reachable):
+            return [pb.Frame(seen=pb.Seen(address=address, is_reachable=is_reachable))]
         case _:
             raise AssertionError(f"{type(message).__name__} has no frame")
 
@@ -271,6 +281,8 @@ def _from_wire(frame: pb.Frame) -> LinkMessage | None:
             return PullEnd(frame.pull_end.id, frame.pull_end.is_complete)
         case "pull_more":
             return PullMore(frame.pull_more.id)
+        case "seen":
+            return Seen(plain(frame.seen.address, REASON_CHARACTERS_MAX), frame.seen.is_reachable)
         case _:
             return None
 

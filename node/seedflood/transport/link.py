@@ -29,7 +29,7 @@ from seedflood.protocol.seedflood.messages import FrontierDigest, Standing, Upda
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message, Opaque
 from seedflood.transport.answer import EPOCH_BYTES_MAX, Assembly, cut
 from seedflood.transport.budget import Budgets, Use, costs_of
-from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, decode
+from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, Seen, decode
 from seedflood.transport.counters import LinkCounters
 from seedflood.transport.owner import Owner
 from seedflood.transport.queue import SendQueue
@@ -85,7 +85,9 @@ class Stream(Protocol):
 class Link:
     """An open link. `run` reads and writes until it ends; all other methods return at once.
 
-    has_outlived_dial: we had dialled the peer, it then dialled us, and was told that there is a link already.
+    seen: how the peer, whom we have dialled, sees us; looked_back: could we dial the peer, who has dialled us? None: it
+    is not known. has_outlived_dial: we had dialled the peer, it then dialled us, and was told that there is a link
+    already.
     """
 
     def __init__(
@@ -106,6 +108,8 @@ class Link:
         self.source, self.token = stream.source, stream.token
         self.opened_at = time.time()
         self.has_outlived_dial = False
+        self.seen: Seen | None = None
+        self.looked_back: bool | None = None
         self.ended = asyncio.Event()
         self.error: PeerError | None = None
         frames, sent, received = stream.handshake
@@ -271,7 +275,7 @@ class Link:
     async def _read_frames(self) -> str:
         while (frame := await self._stream.read()) is not None:
             self._count_received(frame)
-            message = self._as_said(decode(frame))
+            message = self._in_full(decode(frame))
             if isinstance(message, PullPart | PullEnd):
                 self._counters.pull_bytes_received += len(frame)
             use = Use()
@@ -279,6 +283,8 @@ class Link:
                 use = await self._receive_part(message)
             elif isinstance(message, Updates):
                 use = await self._receive_updates(message)
+            elif isinstance(message, Seen):
+                self.seen = message if self.is_dialled else None
             elif message is not None:
                 use = self._receive(message)
             await self._charge(message, len(frame), use)
@@ -314,15 +320,15 @@ class Link:
         self._counters.frames_sent += 1
         self._counters.bytes_sent += len(frame)
 
-    def _as_news(self, message: LinkMessage) -> LinkMessage:
+    def _shortened(self, message: LinkMessage) -> LinkMessage:
         """A digest as it was told last on this link is told in two bytes: while a long step is measured, most are."""
         if not isinstance(message, FrontierDigest):
             return message
         before, self._told = self._told, message
         return AS_BEFORE if message == before else message
 
-    def _as_said(self, message: LinkMessage | None) -> LinkMessage | None:
-        """Undoes `_as_news` of the other side. Raises PeerError."""
+    def _in_full(self, message: LinkMessage | None) -> LinkMessage | None:
+        """Undoes `_shortened` of the other side. Raises PeerError."""
         if not isinstance(message, FrontierDigest):
             return message
         if message.frontier_digest:
@@ -417,7 +423,7 @@ class Link:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            for frame in self._encode(self._as_news(message)):
+            for frame in self._encode(self._shortened(message)):
                 self._count_sent(frame)
                 await self._stream.write(frame)
             if isinstance(message, Goodbye):

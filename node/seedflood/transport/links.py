@@ -33,6 +33,7 @@ from seedflood.transport.link import BROKEN, Link, Stream
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
 from seedflood.transport.queue import SendQueue
+from seedflood.transport.reach import LookBack
 from seedflood.transport.server import (
     CHANNEL_OPTIONS,
     CONTENTS_PATH,
@@ -82,6 +83,9 @@ class Links:
         self._door = Door(owner.hello, self.totals.note, settings.hello_seconds)
         self.health = Health(self._door)
         self._is_stopping = False
+        self._port = 0
+        """Where we listen; 0: nowhere."""
+        self.look_back = LookBack(lambda: self.credentials, lambda: asyncio.get_running_loop().time())
 
     @property
     def peers(self) -> dict[OriginId, str]:
@@ -103,7 +107,7 @@ class Links:
         self.health.add_to(server)
         port = bind(server, self._settings.listen, self.credentials)
         await server.start()
-        self._server = server
+        self._server, self._port = server, port
         return port
 
     def dial(self, addresses: Iterable[str], pins: Mapping[str, bytes] = MappingProxyType({})) -> None:
@@ -168,6 +172,7 @@ class Links:
         """Ends every link, task and channel, and the server. Returns when all have ended."""
         self._is_stopping = True
         self.dial(())
+        await self.look_back.close()
         for link in list(self._running):
             link.close("stopping")
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -263,7 +268,7 @@ class Links:
         """
         self._check_room(NEIGHBOURS_MAX)  # before the other side opens a link
         way = self.credentials.open(address, CHANNEL_OPTIONS)
-        stream = DialledStream(way.channel, address)
+        stream = DialledStream(way.channel, address, listen_port=self._port)
         run_id = self._owner.hello().run_id
         try:
             try:
@@ -372,6 +377,7 @@ class Links:
             if is_outlived(hello, self._links.get(hello.member.origin)):
                 await self._introduce(ours, stream, context)
             link = self._admit(hello, ours, stream)
+            self.look_back.begin(link, stream.listen_port)
             await self._serve(link)
             await link.finish_writing()
             if link.error is not None:

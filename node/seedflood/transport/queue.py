@@ -32,7 +32,7 @@ from seedflood.protocol.seedflood.messages import (
     count_updates,
 )
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message, Opaque, Ping, Pong
-from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
+from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, Seen
 from seedflood.wire.columns import FRAME_BUNDLES_MAX
 
 QUEUE_BUNDLES_MAX = 65_536
@@ -108,7 +108,7 @@ class SendQueue:
                 if type(message) not in self._newest:
                     self._urgent.append(type(message))
                 self._newest[type(message)] = message
-            case Hello() | PullMore():
+            case Hello() | PullMore() | Seen():
                 self._urgent.append(message)
             case PullPart() | PullEnd() | ClosedEpoch() | EpochPart() | Standing():
                 raise AssertionError("answers do not wait here: the link makes them when there is room")

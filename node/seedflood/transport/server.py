@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,11 @@ LINK_PATH, CONTENTS_PATH = f"/{SERVICE}/Link", f"/{SERVICE}/Contents"
 TOKEN_KEY = "seedflood-contents-bin"
 """Metadata of both streams of a link: a random word by which the second one is known."""
 
+PORT_KEY = "seedflood-port"
+"""Metadata of a link: where its dialler listens; 0: nowhere."""
+
 TOKEN_BYTES = 16
+PORT_MAX = 65_535
 
 RPCS_MAX = 2048
 """The most concurrent streams of all peers. Links, and streams without a hello, have limits of their own. These
@@ -78,12 +83,20 @@ class DialledStream:
 
     is_dialled = True
 
-    def __init__(self, channel: grpc.aio.Channel, address: str, path: str = LINK_PATH, token: bytes = b"") -> None:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        address: str,
+        path: str = LINK_PATH,
+        token: bytes = b"",
+        *,
+        listen_port: int = 0,
+    ) -> None:
         self.source = address
         self.token = token or secrets.token_bytes(TOKEN_BYTES)
         self.proven: bytes | None = None
         """The key that the other side has proven to have."""
-        self._call = channel.stream_stream(path)(metadata=((TOKEN_KEY, self.token),))
+        self._call = channel.stream_stream(path)(metadata=((TOKEN_KEY, self.token), (PORT_KEY, str(listen_port))))
         self.handshake = (0, 0, 0)
 
     async def connect(self) -> None:
@@ -127,6 +140,8 @@ class AcceptedStream:
         self._context = context
         self.source = host_of(context.peer())
         self.token = next((bytes(value) for key, value in context.invocation_metadata() or () if key == TOKEN_KEY), b"")
+        port = next((str(value) for key, value in context.invocation_metadata() or () if key == PORT_KEY), "")
+        self.listen_port = int(port) if re.fullmatch(r"\d{1,5}", port) and int(port) <= PORT_MAX else 0
         self.handshake = (0, 0, 0)
 
     async def read(self) -> bytes | None:
@@ -166,7 +181,7 @@ def _probe(address: str) -> None:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
-        if not 0 <= int(port) <= 65_535:
+        if not 0 <= int(port) <= PORT_MAX:
             raise ValueError(f"port {port}")
         found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, ValueError) as error:

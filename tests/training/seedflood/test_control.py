@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.protocol.seedflood.messages import LOSS_MAX
-from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, Control, block_length
+from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, REWARD_PROMISE_MAX, Control, block_length
 
 LENGTH = 4
 BEGIN = numpy.zeros(3, numpy.int64)
@@ -148,6 +148,11 @@ def test_a_first_step_that_promises_most_of_them_more_than_they_lose_is_too_fast
     assert not is_too_fast([0.9, 0.1, 0.1], losses)
     assert not is_too_fast([0.3] * 3, losses)
     assert not is_too_fast([], [])
+
+
+def test_of_a_reward_a_first_step_may_promise_less():
+    assert is_too_fast([0.3] * 3, [told(0.8)] * 3, REWARD_PROMISE_MAX)
+    assert not is_too_fast([0.1] * 3, [told(0.8)] * 3, REWARD_PROMISE_MAX)
 
 
 def test_a_rate_that_was_halved_so_often_is_never_too_fast():

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
@@ -21,11 +22,12 @@ from reference import (
     tiny_tokenizer,
 )
 
+from seedflood.config import EstimateName
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.causal import CausalModel
 from seedflood.training.models import prepare_model
-from seedflood.training.seedflood.estimate import to_fixed_point
+from seedflood.training.seedflood.estimate import ESTIMATES, to_fixed_point
 from seedflood.training.seedflood.replica import Replica
 
 KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
@@ -105,21 +107,18 @@ def test_a_host_never_tells_more_than_the_clip_of_the_run(alpha, clip):
     assert is_clipped == (scalar != to_fixed_point(alpha, 1 << 40)[0])
 
 
-@pytest.mark.parametrize("estimate", ["two-sided", "one-sided"])
+def test_every_name_of_the_settings_is_an_estimate():
+    assert {*ESTIMATES, "gradient"} == set(get_args(EstimateName))
+
+
+@pytest.mark.parametrize("estimate", ESTIMATES)
 def test_a_measured_slope_beyond_the_clip_is_cut_off_and_flagged(estimate):
     free, clipped = tiny_replica(estimate=estimate), tiny_replica(estimate=estimate, clip=1e-4)
-    assert not clipped.telling.admits([measure(free, estimate).told])
-    measured = measure(clipped, estimate)
+    assert not clipped.telling.admits([free.measure(0, 1, LABELS, tiny_batch(), ESTIMATES[estimate]).told])
+    measured = clipped.measure(0, 1, LABELS, tiny_batch(), ESTIMATES[estimate])
     assert measured.is_clipped
     assert abs(measured.told[1]) == clipped.telling.reach == 104
     assert clipped.telling.admits([measured.told])
-
-
-def measure(replica, estimate):
-    """Slopes of both estimates along one direction."""
-    if estimate == "two-sided":
-        return replica.measure(0, 1, LABELS, tiny_batch())
-    return replica.measure_one_sided(0, [1], LABELS, tiny_batch())[0]
 
 
 @pytest.mark.parametrize("alpha", [math.nan, math.inf, -math.inf])
@@ -150,7 +149,7 @@ def test_one_sided_estimates_are_those_of_perturbed_models(family, tied, labelle
     replica.apply(some_updates(20))
     plain = tiny_model(family, tied=tied)
     plain.load_state_dict(replica.weights())
-    measured = replica.measure_one_sided(5, seeds, objective_of(batch), batch)
+    measured = replica.measure_together(5, seeds, objective_of(batch), batch, ESTIMATES["one-sided"])
     assert [one.told[0] for one in measured] == [round(one.loss * 2**11) for one in measured]
     for seed, one in zip(seeds, measured, strict=True):
         plus, _ = dense_losses(plain, replica.subspace, 0, seed, batch, epsilon)
@@ -183,7 +182,7 @@ def test_in_bfloat16_losses_are_those_of_a_plain_model_in_bfloat16(family, label
         measured = replica.measure(5, seed, objective_of(batch), batch)
         ours = measured.loss + sign * epsilon * measured.alpha
         assert ours == pytest.approx(expected_loss, rel=BFLOAT16_LOSS)
-    one = replica.measure_one_sided(5, [seed], objective_of(batch), batch)[0]
+    one = replica.measure(5, seed, objective_of(batch), batch, ESTIMATES["one-sided"])
     plus, _ = perturbed_losses(family, replica, weights, seed, batch, epsilon)
     assert one.loss + epsilon * one.alpha == pytest.approx(plus, rel=BFLOAT16_LOSS)
 

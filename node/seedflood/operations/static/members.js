@@ -34,7 +34,7 @@ export function describeMembers(status) {
   const behindSteps = 3 * (status.node.run.local_steps ?? 1); // of an algorithm whose updates are heard of
   const condition = (member) => {
     const isHere = member.status === "linked" || member.status === "reachable";
-    if (isHere && member.first_step === null) return "joining";
+    if (isHere && member.first_step === null && !member.is_relay) return "joining";
     if (isHere && (member.lag_steps ?? 0) > behindSteps) return "behind";
     return member.status in CONDITIONS ? member.status : "unknown";
   };

@@ -77,7 +77,23 @@ round, and exchanges the one after it."""
 
 
 class Gasloc(Algorithm):
-    """GASLoC on one node. round: the one whose local steps are being done, or which is exchanged."""
+    """GASLoC on one node. round: the one whose local steps are being done, or which is exchanged.
+
+    The past. _known: the last statement of an earlier life of ours that the journal has. _past_round: the last round
+    that others know of a life of ours that our journal lacks; -1 if there is none. is_restored: was a checkpoint
+    loaded? _has_parameters: do we have others than the base model's?
+
+    Work. is_computing: do we wait for the compute side? _asked_at: when local steps were ordered last, and how many.
+    _ahead: local steps of the next round that are done, or being done, while this one is exchanged. _checkpoint_at: the
+    round of the last checkpoint.
+
+    The end. is_waiting: do we wait for all hosts to come to the closing rounds, or to the end? _closing_end: the round
+    after our last closing one; None before the first. has_result: do we have the replica with which all end? _stands:
+    may that be ours? aim: the one that we fetch. _is_alone: could nobody give it to us? _last_serial: of the checkpoint
+    at the end.
+
+    Time. since: when we began to join, or to end. _forsaken_since: since when nobody could give us a copy.
+    """
 
     def __init__(self, rules: GaslocRules, presence: Presence, outbox: Outbox, sinks: Sinks, habits: Habits) -> None:
         bounds = habits.bounds
@@ -98,27 +114,16 @@ class Gasloc(Algorithm):
         self._outbox = outbox
         self._patience = habits.patience
         self._local_steps, self._checkpoint_rounds = habits.local_steps or rules.local_steps, habits.checkpoint_rounds
-        self._has_spoken = self._is_forgetful = False
+        self._has_spoken = self._is_forgetful = self._has_parameters = False
         self._known: Member | None = None
-        """The last statement of an earlier life of ours that the journal has."""
         self._past_round = -1
-        """The last round that others know of a life of ours that our journal lacks; -1 if there is none."""
-        self.is_restored = self.has_result = self._stands = self._is_alone = False
-        """Was a checkpoint loaded? Do we have the replica with which all end? May ours be that? Or could nobody give us
-        another one?"""
-        self._has_parameters = False
-        """Do we have other parameters than the base model?"""
-        self.is_computing = self.is_waiting = False
-        """is_computing: do we wait for local steps or for encoding? is_waiting: for all hosts to reach the end?"""
-        self._closing_end, self.aim = None, None  # type: int | None, Result | None
-        """The round after our last closing one; None before the first. The replica that we fetch, to end with it."""
+        self.is_restored = self.is_computing = self.is_waiting = False
         self._ahead = self._checkpoint_at = self._last_serial = 0
-        """Local steps of the next round that are done, or being done, while this one is exchanged. The round of the
-        last checkpoint. The serial of the one at the end of the run."""
         self._asked_at = (0.0, 0)
-        """When local steps were ordered last, and how many."""
+        self._closing_end: int | None = None
+        self._stands = self.has_result = self._is_alone = False
+        self.aim: Result | None = None
         self.since = self._forsaken_since = self._now = 0.0
-        """Since when we join or are finishing, and since when nobody could give us a copy."""
         self._standstill = Standstill()
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
@@ -244,7 +249,7 @@ class Gasloc(Algorithm):
         if self.exchange.is_open:
             self.life.enter(Phase.EXCHANGING)
         else:
-            self._encode()
+            self._prepare_exchange()
 
     def _encoded(self, content: Content, now: float) -> None:
         self.is_computing = False
@@ -423,7 +428,7 @@ class Gasloc(Algorithm):
         if steps > 0:
             self._take_steps(round_, steps, now)
         else:
-            self._encode()
+            self._prepare_exchange()
         self.talk.tell_progress()
 
     def _steps_of(self, round_: int) -> int:
@@ -434,9 +439,9 @@ class Gasloc(Algorithm):
         self.is_computing, self._asked_at = True, (now, count)
         self._outbox.order(TakeLocalSteps(round_, count))
 
-    def _encode(self) -> None:
-        """Our local steps are done. If the others are far ahead, these steps count for the round that the others have
-        reached."""
+    def _prepare_exchange(self) -> None:
+        """Our local steps are done, or we wait before the closing rounds: has our parameters encoded, with which the
+        exchange begins. If the others are far ahead, the steps count for the round that the others have reached."""
         reached = self.talk.swarm_round()
         self.life.enter(Phase.EXCHANGING)
         if reached >= self._rules.rounds:
@@ -463,7 +468,7 @@ class Gasloc(Algorithm):
     def _go_on(self, now: float) -> None:
         """Goes on to the next round if the exchange is over, or can no longer take place."""
         if self.is_waiting:
-            self._encode()
+            self._prepare_exchange()
             return
         exchange, rules = self.exchange, self._rules
         while exchange.is_over and not self.is_computing and self.life.is_active:

@@ -194,8 +194,8 @@ class Exchange:
             self._decline(peer, offer, Reason.LATE)
 
     def declined(self, peer: OriginId, decline: Decline) -> None:
-        pairing = self._pairings.get(peer)
-        if pairing is None or pairing.ours.round != decline.round or not pairing.is_pending:
+        pairing = self._pairing_of(peer, decline.round)
+        if pairing is None or not pairing.is_pending:
             return
         if pairing.may_skip:
             self._skip(pairing, decline.reason.name.lower())
@@ -216,9 +216,8 @@ class Exchange:
 
     def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool) -> None:
         """A `Keep` is done."""
-        pairing = self._pairings.get(partner)
-        is_wanted = pairing is not None and pairing.ours.round == round_ and pairing.stage is PairStage.KEEPING
-        if pairing is None or not is_wanted:
+        pairing = self._pairing_of(partner, round_)
+        if pairing is None or pairing.stage is not PairStage.KEEPING:
             self._outbox.order(Drop(round_, partner))
         elif not is_right:
             self._refuse(pairing, "digest")
@@ -234,9 +233,8 @@ class Exchange:
         """The peer holds what we sent, and waits for our decision. Raises PeerError if the decision is its own."""
         if not self._decides(peer, kept.round):
             raise PeerError("asks for a word that is its own", reason="order")
-        pairing = self._pairings.get(peer)
-        is_current = pairing is not None and pairing.ours.round == kept.round
-        if pairing is not None and is_current and pairing.is_pending and pairing.ours.digest == kept.digest:
+        pairing = self._pairing_of(peer, kept.round)
+        if pairing is not None and pairing.is_pending and pairing.ours.digest == kept.digest:
             self.news += not pairing.has_kept
             pairing.has_kept = True
             if pairing.stage is PairStage.HELD:
@@ -251,19 +249,18 @@ class Exchange:
             return
         self.news += 1
         self._ledger.settle(peer, entry, is_mixed=outcome.is_mixed)
-        pairing = self._pairings.get(peer)
-        is_in_time = self.is_open and pairing is not None and pairing.ours.round == entry.round
-        if outcome.is_mixed and pairing is not None and is_in_time:
+        pairing = self._pairing_of(peer, entry.round)
+        if not outcome.is_mixed:
+            self._outbox.order(Drop(entry.round, peer))
+            if pairing is not None:
+                self._skip(pairing, "late")
+        elif pairing is not None and self.is_open:
             self._finish(pairing)
-        elif outcome.is_mixed:
+        else:
             self.mixed += 1
             self._outbox.order(Correct(entry.round, peer, entry.weight))
             name = self._presence.membership.name(peer)
             self._outbox.tell("mixed late", partner=name, round=entry.round)
-        else:
-            self._outbox.order(Drop(entry.round, peer))
-            if pairing is not None and pairing.ours.round == entry.round:
-                self._skip(pairing, "late")
 
     def remind(self) -> None:
         """Called now and then: repeats what may have been lost."""
@@ -382,6 +379,11 @@ class Exchange:
         pairing = self._pairings.get(peer)
         known = self._offers.get(peer) or (pairing.theirs if pairing is not None else None)
         return known is not None and known.round == offer.round and known != offer
+
+    def _pairing_of(self, peer: OriginId, round_: int) -> Pairing | None:
+        """Our pair with a host in that round, if it is the latest; its round may be over."""
+        pairing = self._pairings.get(peer)
+        return pairing if pairing is not None and pairing.ours.round == round_ else None
 
     def _decides(self, partner: OriginId, round_: int) -> bool:
         """Is the decision about this pair ours?"""

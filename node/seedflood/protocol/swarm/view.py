@@ -4,12 +4,15 @@ A link counts as an edge when both of its ends state it, so a host that died los
 say so, though its own last statement still names them.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
+from typing import TypeVar
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Edge, MemberStatus, MemberView, View
+
+Place = TypeVar("Place", bound=Hashable)
 
 
 def make_view(presence: Presence, now: float) -> View:
@@ -54,9 +57,9 @@ def stated_edges(members: Iterable[Member]) -> tuple[Edge, ...]:
     return tuple(sorted((a, b) for a, others in stated.items() for b in others if a < b and a in stated.get(b, ())))
 
 
-def reach(start: OriginId, edges: Iterable[Edge]) -> set[OriginId]:
+def reach(start: Place, edges: Iterable[tuple[Place, Place]]) -> set[Place]:
     """Who is connected with `start`, over any number of edges."""
-    neighbours: dict[OriginId, list[OriginId]] = {}
+    neighbours: dict[Place, list[Place]] = {}
     for a, b in edges:
         neighbours.setdefault(a, []).append(b)
         neighbours.setdefault(b, []).append(a)

@@ -53,6 +53,14 @@ class WrittenBatch(MarkedBatch):
     advantage_B: Tensor
 
 
+class Answer(NamedTuple):
+    """A text after a prompt, with its tokens, and what it is worth."""
+
+    tokens: list[int]
+    text: str
+    reward: float
+
+
 class Written(NamedTuple):
     """What was written at a step. batch: the texts of groups with a difference; None if there is none. share: of all
     texts that are in it. reward: the mean of all texts."""
@@ -97,12 +105,9 @@ class Reward:
             return Score({"loss": loss_P}, torch.full_like(loss_P, self.count(batch) // variants).long(), "loss")
         assert isinstance(batch, PromptBatch), "rewards are for what was written after prompts"
         keys = [derive_key("text", example.prompt) for example in batch.examples]
-        sums = {
-            "reward": sum(reward for _, reward in self.answer(model, batch.examples, keys)),
-            "greedy": sum(reward for _, reward in self.answer(model, batch.examples)),
-            "loss": 0.0,
-        }
-        sums["loss"] = len(batch.examples) - sums["reward"]
+        drawn, likely = self.answer(model, batch.examples, keys), self.answer(model, batch.examples)
+        reward, greedy = (math.fsum(answer.reward for answer in answers) for answers in (drawn, likely))
+        sums = {"reward": reward, "greedy": greedy, "loss": len(batch.examples) - reward}
         means_P = {name: torch.tensor([value], dtype=torch.float64) for name, value in sums.items()}
         return Score(means_P, torch.tensor([len(batch.examples)]), "loss")
 
@@ -114,34 +119,26 @@ class Reward:
         means = score.means()
         return {name: means[name] for name in self.names}
 
-    def answer(
-        self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()
-    ) -> list[tuple[str, float]]:
-        """Texts and their rewards. keys: of the noise, one for each text, as many for each prompt; none: one text each,
-        of the most likely tokens."""
-        return [(text, reward) for _, text, reward in self._answer(model, examples, keys)]
-
     def write(self, model: CausalModel, batch: PromptBatch, keys: Sequence[int]) -> Written:
         """A group of texts for each prompt, to learn from. keys: as for `answer`."""
-        answers, group = self._answer(model, batch.examples, keys), len(keys) // len(batch.examples)
-        rewards = [reward for *_, reward in answers]
+        answers, group = self.answer(model, batch.examples, keys), len(keys) // len(batch.examples)
+        rewards = [answer.reward for answer in answers]
         advantages = [one for k in range(0, len(rewards), group) for one in advantages_of(rewards[k : k + group])]
         kept = [k for k in range(len(rewards)) if any(advantages[k // group * group :][:group])]
         mean = math.fsum(rewards) / len(rewards)
         if not kept:
             return Written(None, 0.0, mean)
         prompts = [batch.examples[k // group].tokens for k in kept]
-        pairs = [(prompt, answers[k][0]) for prompt, k in zip(prompts, kept, strict=True)]
+        pairs = [(prompt, answers[k].tokens) for prompt, k in zip(prompts, kept, strict=True)]
         tokens_BT, lengths_B = pad([(*prompt, *text) for prompt, text in pairs], self.writer.pad_token)
         marks_BT, _ = pad([[0] * len(prompt) + [1] * len(text) for prompt, text in pairs], 0)
         advantage_B = torch.tensor([advantages[k] for k in kept], dtype=torch.float64)
         written = WrittenBatch(tokens_BT, lengths_B, marks_BT.to(torch.bool), advantage_B)
         return Written(written, len(kept) / len(rewards), mean)
 
-    def _answer(
-        self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int]
-    ) -> list[tuple[list[int], str, float]]:
-        """Tokens, text and reward of each."""
+    def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:
+        """Of each prompt in turn. keys: of the noise, one for each text, as many for each prompt; none: one text each,
+        of the most likely tokens."""
         writer = self.writer
         prompts = [example.tokens for example in examples]
         noise_BN = uniform(keys, writer.tokens_max) if keys else None
@@ -150,7 +147,7 @@ class Reward:
         group, answers = len(texts) // len(prompts), []
         for k, tokens in enumerate(texts):
             example, text = examples[k // group], writer.decode(tokens)
-            answers.append((tokens, text, self.score(example.prompt, text, example.columns or {})))
+            answers.append(Answer(tokens, text, self.score(example.prompt, text, example.columns or {})))
         return answers
 
 

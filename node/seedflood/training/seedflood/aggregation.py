@@ -31,7 +31,7 @@ from seedflood.errors import JournalError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
-from seedflood.training.seedflood.control import Control, Lost, block_length
+from seedflood.training.seedflood.control import PROMISE_MAX, REWARD_PROMISE_MAX, Control, Lost, block_length
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf
@@ -79,16 +79,7 @@ def make_aggregation(
         mean = 2.0**-unit_bits / run.clients
         optimiser = Optimiser(settings.optimizer, learning_rate, mean, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
-    return Stepwise(
-        unit,
-        reader,
-        schedule,
-        optimiser,
-        Shelf(folder),
-        clients=run.clients,
-        refresh_period=settings.refresh_period,
-        last_step=run.steps - 1,
-    )
+    return Stepwise(unit, reader, schedule, optimiser, Shelf(folder), run)
 
 
 class PlainSum:
@@ -145,19 +136,17 @@ class Stepwise:
         schedule: Schedule,
         optimiser: Optimiser | None,
         shelf: Shelf,
-        *,
-        clients: int,
-        refresh_period: int,
-        last_step: int,
+        run: RunSettings,
     ) -> None:
         self.unit = unit
         self._reader = reader
         self._schedule = schedule
         self._optimiser = optimiser
-        self._clients = clients
-        self._refresh_period = refresh_period
-        self._last_step = last_step
-        self._block = block_length(refresh_period)
+        self._clients = run.clients
+        self._refresh_period = run.seedflood.refresh_period
+        self._last_step = run.steps - 1
+        self._promise_max = REWARD_PROMISE_MAX if run.objective.task == "reward" else PROMISE_MAX
+        self._block = block_length(self._refresh_period)
         self._shelf = shelf
         self._epochs: dict[int, _Steps] = {}
         self._places: dict[int, Place] = {}
@@ -238,7 +227,7 @@ class Stepwise:
         if step == 0:
             step_F = moved.increment_F - state.increment_F
             promises = [self._reader.promise(update, step_F) * self.unit for update in updates]
-            if control.is_too_fast(promises, [update.loss for update in updates]):
+            if control.is_too_fast(promises, [update.loss for update in updates], self._promise_max):
                 slower = _Point(state, replace(point.control, halvings=control.halvings + 1))
                 return self._take(slower, epoch, step, told)
         control, back_F = control.judge(self._block, is_last=step == self._last_step)

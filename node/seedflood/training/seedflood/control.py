@@ -55,7 +55,9 @@ RISE_MIN = 1 << LOSS_UNIT_BITS - 6
 """1/64."""
 
 PROMISE_MAX = 2 / 3
-"""Of the loss: by how much the first step may change it, to first order."""
+REWARD_PROMISE_MAX = 0.2
+"""Of the loss: by how much the first step may change it, to first order; and where the loss is what is missing of a
+reward, which one step at a good rate changes by some hundredths."""
 
 HALVINGS_MAX = 12
 
@@ -115,11 +117,11 @@ class Control:
         begin_F = self.begin_F if self.steps else increment_F
         return replace(self, block=block, steps=self.steps + 1, begin_F=begin_F)
 
-    def is_too_fast(self, promises: Iterable[float], losses: Iterable[int]) -> bool:
+    def is_too_fast(self, promises: Iterable[float], losses: Iterable[int], promise_max: float = PROMISE_MAX) -> bool:
         """Is the first step too long, and may the rate be halved again? By origin, in one order: what the step
-        promises, and the loss in units of 2^-11. Who loses next to nothing is content."""
+        promises, and the loss in units of 2^-11. promise_max: of the loss. Who loses next to nothing is content."""
         votes = [
-            loss > RISE_MIN and abs(promise) > PROMISE_MAX * loss * 2.0**-LOSS_UNIT_BITS
+            loss > RISE_MIN and abs(promise) > promise_max * loss * 2.0**-LOSS_UNIT_BITS
             for promise, loss in zip(promises, losses, strict=True)
         ]
         return 2 * sum(votes) > len(votes) and self.halvings < HALVINGS_MAX

@@ -6,12 +6,15 @@ Two-sided: the losses at +epsilon z and -epsilon z give one scalar (MeZO, arXiv 
 One-sided: the loss at the centre and at K points +epsilon z_k gives K scalars for K + 1 forwards (FZOO, arXiv
 2506.09034, section 3, without its normalisation).
 
+`ESTIMATES` has them all; nothing else knows how they differ.
+
 Shapes: P variants, K directions, S slots, F increments (subspace.py).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,6 +100,20 @@ def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Ba
     return total.values()
 
 
+class Estimate(NamedTuple):
+    """A way to find slopes by forward passes.
+
+    variants: where the losses are taken: increments (P, F) from those of the centre (F), the moves of K directions, and
+    epsilon. conclude: what P losses tell of each direction: K measurements from the losses, epsilon, and the largest
+    scalar that may be told. shares_rows: are the steps of a round measured together, on the rows of the first? Else
+    each is measured by itself, so K is 1.
+    """
+
+    variants: Callable[[Tensor, Moves, float], Tensor]
+    conclude: Callable[[list[float], float, int], list[Measurement]]
+    shares_rows: bool = False
+
+
 def to_told_loss(loss: float) -> int:
     """A loss as it is told, in units of 2^-11."""
     return max(0, min(LOSS_MAX, round(loss * 2**LOSS_UNIT_BITS))) if math.isfinite(loss) else LOSS_MAX
@@ -109,3 +126,20 @@ def make_measurement(difference: float, span: float, loss: float, limit: int = S
     return Measurement(
         (to_told_loss(loss), scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped
     )
+
+
+def from_both_sides(losses: list[float], epsilon: float, limit: int) -> list[Measurement]:
+    """The slope between the two variants of `two_sided`; the loss is the mean of both."""
+    plus, minus = losses
+    return [make_measurement(plus - minus, 2 * epsilon, (plus + minus) / 2, limit)]
+
+
+def from_the_centre(losses: list[float], epsilon: float, limit: int) -> list[Measurement]:
+    """The slope from the centre to each of the other variants of `one_sided`."""
+    centre, *moved = losses
+    return [make_measurement(loss - centre, epsilon, centre, limit) for loss in moved]
+
+
+TWO_SIDED = Estimate(two_sided, from_both_sides)
+ESTIMATES = {"two-sided": TWO_SIDED, "one-sided": Estimate(one_sided, from_the_centre, shares_rows=True)}
+"""By their names in settings. Gradients, which need a backward pass, are none of these (`gradient`)."""

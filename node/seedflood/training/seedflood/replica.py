@@ -30,10 +30,9 @@ from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
-from seedflood.training.seedflood import estimate
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.coefficients import EpochCoefficients
-from seedflood.training.seedflood.estimate import Measurement
+from seedflood.training.seedflood.estimate import EPSILON, TWO_SIDED, Estimate, Measurement, variant_losses
 from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
 from seedflood.training.seedflood.quantised import Quantisation
@@ -67,7 +66,7 @@ class Replica:
         self.causal = LiveModel(base.model)
         """The model as objectives see it, with the replica's weights."""
         self.refresh_period = settings.refresh_period
-        self.epsilon = estimate.EPSILON
+        self.epsilon = EPSILON
         self.live, self.slots = attach(base.model)
         shapes = [slot.slot.shape for slot in self.slots]
         self.default_rate = default_learning_rate(settings, shapes, run.objective.task)
@@ -128,20 +127,21 @@ class Replica:
         held_E, halvings = self._coefficients[self.epoch], self._coefficients.halvings_before(self.epoch)
         self._compute_with(self._aggregation.preview(self.epoch, held_E, updates, halvings) if updates else held_E)
 
-    def measure(self, step: int, seed: int, objective: Objective, batch: Batch) -> Measurement:
-        """The two-sided estimate of a step on a batch, with the weights as they are. Opens the step's epoch, which must
-        not be an earlier one than that which is open. seed: see `protocol.seedflood.seeds.probe_seed`."""
-        a_PF = estimate.two_sided(self._a_F, self._moves(step, [seed]), self.epsilon)
-        plus, minus = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
-        return estimate.make_measurement(plus - minus, 2 * self.epsilon, (plus + minus) / 2, self.telling.limit)
+    def measure(
+        self, step: int, seed: int, objective: Objective, batch: Batch, by: Estimate = TWO_SIDED
+    ) -> Measurement:
+        """`measure_together` of one step."""
+        return self.measure_together(step, [seed], objective, batch, by)[0]
 
-    def measure_one_sided(
-        self, step: int, seeds: Sequence[int], objective: Objective, batch: Batch
+    def measure_together(
+        self, step: int, seeds: Sequence[int], objective: Objective, batch: Batch, by: Estimate
     ) -> list[Measurement]:
-        """One-sided estimates of the steps from `step` on, one per seed, all on one batch and from one centre."""
-        a_PF = estimate.one_sided(self._a_F, self._moves(step, seeds), self.epsilon)
-        centre, *moved = estimate.variant_losses(self.causal, self.live, objective, batch, a_PF)
-        return [estimate.make_measurement(loss - centre, self.epsilon, centre, self.telling.limit) for loss in moved]
+        """Estimates of the steps from `step` on, one per seed, all on one batch and with the weights as they are. Opens
+        the epoch of the steps, which must not be an earlier one than that which is open. seeds: see
+        `protocol.seedflood.seeds.probe_seed`."""
+        a_PF = by.variants(self._a_F, self._moves(step, seeds), self.epsilon)
+        losses = variant_losses(self.causal, self.live, objective, batch, a_PF)
+        return by.conclude(losses, self.epsilon, self.telling.limit)
 
     def measure_gradient(
         self,

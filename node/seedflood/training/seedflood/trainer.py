@@ -25,7 +25,7 @@ from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.reward import Reward
-from seedflood.training.seedflood.estimate import Measurement
+from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import measure_rewarded
@@ -108,9 +108,11 @@ class Trainer:
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         """Measures `count` consecutive steps, as the run's `estimate` says."""
         begun = time.perf_counter()
-        if self.run.seedflood.estimate == "one-sided":
+        by = ESTIMATES.get(self.run.seedflood.estimate)
+        if by is not None and by.shares_rows:
             seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
-            measured = self.replica.measure_one_sided(step, seeds, self.task.objective, self.task.batch(origin, step))
+            batch = self.task.batch(origin, step)
+            measured = self.replica.measure_together(step, seeds, self.task.objective, batch, by)
         else:
             measured = self._measure_in_turn(origin, step, count)
         return Round(
@@ -173,7 +175,8 @@ class Trainer:
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
         objective, batch = self.task.objective, self.task.batch(origin, step)
         if self._teller is None:
-            return self.replica.measure(step, probe_seed(self.run.seed, origin, step), objective, batch)
+            seed, by = probe_seed(self.run.seed, origin, step), ESTIMATES[self.run.seedflood.estimate]
+            return self.replica.measure(step, seed, objective, batch, by)
         slopes_of = partial(
             self.replica.measure_gradient,
             *(step, objective),
