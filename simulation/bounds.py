@@ -56,6 +56,7 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "Liveness.suspects": origins,
     "MemberAdmission._twins": origins,
     "MemberAdmission.refused": fixed(REASONS_MAX),
+    "Membership.ended": origins,
     "Membership._links": origins,
     "Membership._links[]": lambda node: max(origins(node), NEIGHBOURS_MAX),
     "Membership._members": origins,

@@ -35,20 +35,11 @@ class Disk:
         return dict(self.kept_records)
 
     def find(self, origin, step):
-        found = self.following(origin, step)
-        return found if found is not None and found.step == step else None
+        return next((one for one in self.replay() if (one.origin, one.step) == (origin, step)), None)
 
-    def following(self, origin, step):
-        later = [one for one in self.bundles if one.origin == origin and one.step >= step]
-        found = min(later, key=lambda one: one.step, default=None)
-        return None if found is None or self._is_summed(found) else found
-
-    def replace(self, bundle):
-        name = bundle.origin, bundle.step
-        there = [(one.origin, one.step) for one in self.bundles]
-        place = there.index(name) if name in there else len(there)
-        self.bundles[place : place + 1] = [bundle]
-        self.durable = len(self.bundles)
+    def overlapping(self, bundle):
+        others = (one for one in self.replay() if one.origin == bundle.origin)
+        return (one for one in others if one.first_covered <= bundle.last and bundle.first_covered <= one.last)
 
     def cut(self, spans):
         gone = [one for one in self.replay() if any(map(one.tells_of, spans))]

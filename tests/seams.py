@@ -75,16 +75,20 @@ class Disk:
     def records(self):
         return {b"votes": b"ours"}
 
+    def keep(self, members, records=(), *, durable):
+        self._write("keep", list(members), list(records), durable)
+
     def find(self, origin, step):
         return next((one for one in self.kept if (one.origin, one.step) == (origin, step)), None)
 
-    def following(self, origin, step):
-        later = [one for one in self.kept if one.origin == origin and one.step >= step]
-        return min(later, key=lambda one: one.step, default=None)
+    def overlapping(self, bundle):
+        return iter([one for one in self.kept if one.contradicts(bundle)])
 
-    def replace(self, bundle):
-        self._write("replace", bundle)
-        self.kept = [one for one in self.kept if one != self.find(bundle.origin, bundle.step)] + [bundle]
+    def cut(self, spans):
+        self._write("cut", list(spans))
+        gone = [one for one in self.kept if any(map(one.tells_of, spans))]
+        self.kept = [one for one in self.kept if one not in gone]
+        return gone
 
     def inventory(self):
         inventory = Inventory({0: Frontier()}, {one.epoch: one.frontier for one in self.closed})

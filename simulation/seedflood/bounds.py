@@ -10,15 +10,9 @@ from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.certificates import DOUBLES_MAX
+from seedflood.protocol.seedflood.contents import BLOCK_STEPS, BLOCKS_TOLD_MAX
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
-from seedflood.protocol.seedflood.inquiry import (
-    BLOCK_STEPS,
-    BLOCKS_ASKED_MAX,
-    BLOCKS_TOLD_MAX,
-    CULPRITS_MAX,
-    PROOFS_MAX,
-    PROOFS_OF_ONE_MAX,
-)
+from seedflood.protocol.seedflood.inquiry import BLOCKS_ASKED_MAX
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
@@ -57,7 +51,7 @@ BOUNDS: dict[str, Bound] = {
     "BundleBacklog._own": _bundles,
     "BundleBacklog._withheld": statements,
     "BundleBacklog.bundles": fixed(UNSAVED_BUNDLES_MAX),
-    "BundleBacklog.records": fixed(1),
+    "BundleBacklog.records": lambda node: 1 + origins(node),
     "Blockers._since": lambda node: 2 * origins(node),
     "CatchUp._past_neighbours": fixed(NEIGHBOURS_MAX),
     "Certificates._certified": _epochs,
@@ -73,14 +67,17 @@ BOUNDS: dict[str, Bound] = {
     "Contents._blocks": _epochs,
     "Contents._blocks[]": _blocks,
     "Contents._summed": _epochs,
-    "Cuts._followed": fixed(HOLES_MAX),
-    "Cuts.contradicted": fixed(HOLES_MAX),
     "DigestWatch._accusers": origins,
     "DigestWatch._asked": fixed(REMEMBERED),
     "DigestWatch._equal_at": linked,
     "DigestWatch._ours": fixed(REMEMBERED),
     "DigestWatch._theirs": linked,
     "DigestWatch._theirs[]": fixed(REMEMBERED),
+    "Ends._cuts": fixed(HOLES_MAX),
+    "Ends._holes": origins,
+    "Ends._holes[]": fixed(HOLES_MAX),
+    "Ends.proofs": origins,
+    "Ends.refused": fixed(HOLES_MAX),
     "Flood._queues": origins,
     "Frontier._beyond": origins,
     "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
@@ -93,21 +90,14 @@ BOUNDS: dict[str, Bound] = {
     "HearsayWatch._theirs[]": fixed(REMEMBERED),
     "HearsayWatch._told": linked,
     "HearsayWatch._told[]": fixed(REMEMBERED),
-    "Holdings.contradicting": origins,
     "Holdings.heard": origins,
     "Inquiry._asked": linked,
     "Inquiry._asked[]": fixed(BLOCKS_ASKED_MAX),
-    "Inquiry._kept": fixed(CULPRITS_MAX),
     "Inquiry._pauses": origins,
-    "Inquiry._proven": fixed(PROOFS_MAX),
-    "Inquiry._proven[]": fixed(PROOFS_OF_ONE_MAX),
-    "Inquiry._reminded": linked,
     "Inquiry._uneven": linked,
     "Inquiry._uneven[]": fixed(BLOCKS_TOLD_MAX),
-    "Inquiry.counts": origins,
     "Jury._muted": origins,
     "Jury._verdicts": linked,
-    "Node.contradicting": origins,
     "OpenWindows._open": lambda node: node.rules.delay + 1,
     "Outputs.adopt": at_once,
     "Outputs.bundles": at_once,
@@ -115,7 +105,6 @@ BOUNDS: dict[str, Bound] = {
     "Outputs.compact": at_once,
     "Outputs.cut": at_once,
     "Outputs.pull": at_once,
-    "Outputs.settle": at_once,
     "Pending._by_last": _bundles,
     "Pending._by_last[]": _bundles,
     "Pending._lasts": _bundles,

@@ -237,7 +237,7 @@ class SeedfloodHost(Host):
 
     def noted(self, event: Event) -> None:
         super().noted(event)
-        self.named.update(self.node.inquiry.counts)
+        self.named.update(self.node.ends.proofs)
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         pass

@@ -53,15 +53,9 @@ class MemoryBundleJournal(MemoryJournal):
         bundle = self.bundles.get((origin, step))
         return None if bundle is None or self._is_covered(bundle) else bundle
 
-    def following(self, origin: OriginId, step: int) -> Bundle | None:
-        later = [bundle for name, bundle in self.bundles.items() if name[0] == origin and name[1] >= step]
-        bundle = min(later, key=lambda one: one.step, default=None)
-        return None if bundle is None or self._is_covered(bundle) else bundle
-
-    def replace(self, bundle: Bundle) -> None:
-        self._begin()
-        self.bundles[bundle.origin, bundle.step] = bundle
-        self._sync()
+    def overlapping(self, bundle: Bundle) -> Iterator[Bundle]:
+        others = (one for one in self.replay() if one.origin == bundle.origin)
+        return (one for one in others if one.first_covered <= bundle.last and bundle.first_covered <= one.last)
 
     def cut(self, spans: Sequence[Span]) -> list[Bundle]:
         self._begin()

@@ -194,28 +194,15 @@ def test_a_sum_that_is_adopted_leaves_what_it_does_not_stand_for(make, tmp_path)
     close(journal)
 
 
-@pytest.mark.parametrize("others", [[0, 1], [0, 1, 5], [5]])
-def test_what_counted_as_skipped_is_kept_beside_what_skips_it(make, tmp_path, others):
-    """In the midst of a strand, at its end, or alone."""
+def test_what_covers_a_step_that_another_bundle_covers_is_found_but_not_in_sums(make, tmp_path):
     journal = make(tmp_path)
-    told = [bundle(1, step, skipped=3 if step == 5 else 0) for step in others]
+    told = [bundle(1, 0), bundle(1, 1), bundle(1, 5, skipped=3), bundle(1, PERIOD + 1, skipped=1), bundle(2, 3)]
     journal.append(told, [], durable=True)
-    assert journal.find(1, 3) is None
-    assert [journal.following(1, step) for step in (3, 6)] == [told[-1] if 5 in others else None, None]
-    for late in (bundle(1, 3), bundle(1, 2), bundle(1, 3)._replace(signature=bytes(63) + b"x")):
-        journal.replace(late)
-        told = sorted([late, *(one for one in told if one.step != late.step)])
-        assert sorted(journal.replay()) == told
-    journal.append([bundle(1, 4), bundle(2, 3)], [], durable=True)
-    told = sorted([bundle(1, 4), bundle(2, 3), *told])
-    assert sorted(journal.replay()) == told
-    assert [journal.find(one.origin, one.step) for one in told] == told
-    assert [journal.following(1, one.step) for one in told if one.origin == 1] == [o for o in told if o.origin == 1]
-    assert journal.inventory().contradictions() == ({1} if 5 in others else set())
-    for mark in range(6):
-        asked = [Held(1, mark)] if mark else []
-        answer = sorted(one for part in journal.read_missing(asked, 2) for one in part)
-        assert answer == [one for one in told if one.origin == 2 or one.step >= mark]
+    assert list(journal.overlapping(bundle(1, 3))) == [told[2]]
+    assert list(journal.overlapping(bundle(1, PERIOD + 2))) == []
+    assert list(journal.overlapping(bundle(1, PERIOD, skipped=PERIOD))) == [told[0], told[1], told[2], told[3]]
+    journal.adopt(closed(0, told[:3]))
+    assert list(journal.overlapping(bundle(1, PERIOD, skipped=PERIOD))) == [told[3]]
     close(journal)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from origins import A, B, C, certified, epoch, make_rules, replica, standing
 
-from seedflood.protocol.seedflood.inquiry import Contents
+from seedflood.protocol.seedflood.contents import Contents
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     Equivocation,
@@ -85,7 +85,7 @@ class Ada:
         self.sums += [epoch(order.epoch, *order.frontier) for order in out.orders if isinstance(order, SumEpoch)]
         yield from (f"keep the sum of epoch {closed.epoch}: {say_frontier(closed.frontier)}" for closed in out.adopt)
         kept = [*tell_all(out.bundles), *(f"statement of {member.name}" for member in out.members)]
-        kept += ["votes of ada"] * bool(out.records)
+        kept += ["votes of ada" if record.key == b"votes" else "proof" for record in out.records]
         if kept:
             yield f"keep {', '.join(kept)}{', on the disk' if out.is_durable else ''}"
         for peer, message in out.send:
@@ -95,7 +95,8 @@ class Ada:
         for order in out.orders:
             yield say_order(order)
         yield from (f"drop the bundles of epoch {closed.epoch}: its sum stands for them" for closed in out.compact)
-        yield from (f"settle on the {tell(proof.kept)} that stands" for proof in out.settle)
+        gone = [(NAMES[origin], first, last) for _, spans in out.cut for origin, first, last in spans]
+        yield from (f"delete what {name} said of steps {first} to {last}" for name, first, last in gone)
         yield from (f"log: {event.name}" for event in out.events if event.level != "debug")
         if out.is_finished:
             yield "the run is over"
@@ -268,8 +269,8 @@ def say(message):
             return "digest of the replica"
         case BlockDigests(blocks):
             return ", ".join(f"digest of {count} bundles of {NAMES[origin]}" for origin, _, _, count, _ in blocks)
-        case Equivocation(kept):
-            return f"proof: two things under {tell(kept)}"
+        case Equivocation(one):
+            return f"proof: two things under {tell(one)}"
         case Ping():
             return "ping"
         case Pong():

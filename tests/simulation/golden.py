@@ -300,7 +300,7 @@ def _watch(patch, trace):
     tap(Network, "_carry", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", item))
     tap(MemoryBundleJournal, "append", "kept", _appended)
     tap(MemoryBundleJournal, "commit", "kept", lambda disk: (disk._owner.index, "committed"))
-    tap(MemoryBundleJournal, "replace", "kept", lambda disk, bundle: (disk._owner.index, "replaced", bundle))
+    tap(MemoryBundleJournal, "cut", "kept", lambda disk, spans: (disk._owner.index, "cut", tuple(spans)))
     tap(MemoryBundleJournal, "adopt", "kept", lambda disk, closed: (disk._owner.index, "sum", closed))
 
 

@@ -165,7 +165,7 @@ messages = st.one_of(
     ),
     bundles()
     .map(lambda one: Equivocation(one, one._replace(signature=bytes(63) + b"x")))
-    .filter(lambda proof: proof.kept != proof.dropped),
+    .filter(lambda proof: proof.one != proof.other),
     st.builds(Ping, finite),
     st.builds(Pong, finite),
     st.builds(Goodbye, st.text(max_size=100).filter(str.isprintable)),

@@ -121,7 +121,11 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
         faults.add_metric([fault], count)
     yield faults
     yield _counter("tls_handshakes", "TLS handshakes that others have begun.", subject.handshakes)
-    yield _counter("equivocations", "Steps for which a host provably published two updates.", view.equivocations)
+    yield _counter(
+        "equivocations",
+        "Hosts that provably contradicted themselves, and count no more from there on.",
+        view.equivocations,
+    )
     yield _gauge("window_step", "First step of the round that is measured or collected.", view.step)
     yield _gauge("run_steps", "Length of the run in steps.", steps)
     peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by their status.", labels=["state"])

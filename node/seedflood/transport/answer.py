@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.batches import cut_bundles
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Standing, Updates, Votes
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing, Updates, Votes
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart
 from seedflood.wire.columns import check
@@ -22,7 +22,7 @@ EPOCH_BYTES_MAX = 64 << 20
 """The most bytes of one epoch's coefficients, compressed: enough for rank 128 in 500 matrices even if compression gains
 nothing."""
 
-AnswerItem = Members | Votes | ClosedEpoch | Updates | Standing | Opaque
+AnswerItem = Members | Votes | Equivocation | ClosedEpoch | Updates | Standing | Opaque
 """An answer consists of these: as the donor's journal gives them, and as the asker's core receives them."""
 
 

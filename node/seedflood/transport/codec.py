@@ -126,7 +126,7 @@ class Seen:
     is_reachable: bool
 
 
-AnswerPart = Updates | Members | Votes | EpochPart | Standing | Opaque
+AnswerPart = Updates | Members | Votes | Equivocation | EpochPart | Standing | Opaque
 
 ANSWER_ONLY: tuple[type, ...] = (EpochPart, Standing)
 """Messages that may come only in an answer."""
@@ -211,8 +211,8 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return [pb.Frame(votes=votes_to_wire(chunk)) for chunk in chunks]
         case BlockDigests(blocks):
             return [pb.Frame(block_digests=block_digests_to_wire(blocks))]
-        case Equivocation(kept, dropped):
-            return [pb.Frame(equivocation=pb.Equivocation(bundles=updates_to_wire((kept, dropped))))]
+        case Equivocation(one, other):
+            return [pb.Frame(equivocation=pb.Equivocation(bundles=updates_to_wire((one, other))))]
         case EpochPart():
             return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
         case Opaque(data):

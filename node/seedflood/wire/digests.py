@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.inquiry import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES, do_contradict
+from seedflood.protocol.seedflood.contents import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES
 from seedflood.protocol.seedflood.messages import (
     VOTES_MAX,
     BlockDigests,
@@ -60,6 +60,6 @@ def block_digests_from_wire(wire: pb.BlockDigests) -> BlockDigests:
 def equivocation_from_wire(wire: pb.Equivocation) -> Equivocation:
     bundles = updates_from_wire(wire.bundles)
     check(len(bundles) == 2, "a contradiction takes two bundles")
-    kept, dropped = bundles
-    check(do_contradict(kept, dropped), "no contradiction")
-    return Equivocation(kept, dropped)
+    one, other = bundles
+    check(one.contradicts(other), "no contradiction")
+    return Equivocation(one, other)

@@ -109,14 +109,3 @@ def test_everything_is_sent_sooner_or_later_and_what_is_not_kept_only_later(unsa
     assert sorted((one.origin, one.step) for one in sooner + later) == sorted(
         name for names in messages for name in names
     )
-
-
-def test_what_is_taken_out_is_never_written_and_no_longer_counts():
-    backlog = stuck(bundle(1, 0), bundle(2, 0), bundle(2, 1))
-    assert backlog.take_out(lambda one: one.origin == 2) == [bundle(2, 0), bundle(2, 1)]
-    assert backlog.unwritten == backlog.bundles == [bundle(1, 0)]
-    backlog.clear()
-    backlog.is_stuck = False
-    backlog.add_bundles([bundle(2, 2)], is_durable=False)
-    assert backlog.take_out(lambda one: True) == []  # it is in the open group, which the journal commits
-    assert backlog.bundles == []

@@ -62,7 +62,7 @@ class ScriptedNode:
         self.outputs = Outputs(**outputs)
         self.calls = []
         self.error = None
-        self.contradicting = set()
+        self.ends = SimpleNamespace(proofs={})
         self.seedflood = SimpleNamespace(withhold=self.withhold)
 
     def collect(self):

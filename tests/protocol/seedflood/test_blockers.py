@@ -19,7 +19,8 @@ from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.blockers import NAMELESS
-from seedflood.protocol.seedflood.outputs import Replaced
+from seedflood.protocol.seedflood.messages import Equivocation
+from seedflood.protocol.seedflood.outputs import CutOff
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.delays import HOP_SECONDS_MIN
 from seedflood.protocol.swarm.membership import NAMED_MAX
@@ -206,7 +207,9 @@ def test_without_patience_nobody_is_waited_for_but_for_what_strict_windows_need(
 
 def test_it_waits_for_its_own_replica():
     node = finishing(B)
-    node.answer(Replaced(B.bundle(0), OTHER), 1.0)
+    node.ends.prove(Equivocation(B.bundle(0), OTHER))
+    node.ends.follow()
+    node.answer(CutOff(B.id, [B.bundle(0)]), 1.0)
     assert why(node, 1.0) == [("own replica", NAMELESS["own replica"], None)]
 
 

@@ -10,7 +10,7 @@ from seedflood.host.driver import RETRY_SECONDS
 from seedflood.host.seedflood import backlog as backlog_module
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Refill
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.outputs import Measure, Measured
 
 
@@ -206,28 +206,23 @@ def test_a_disk_that_breaks_while_it_is_full_ends_the_node(full):
     assert full.said() == []
 
 
-def contradiction():
-    """(a bundle of B, the proof that it has said another one, which stands)"""
-    node = linked(B, C)
-    node.inquiry.contradicted(B.id, B.bundle(0, scalar=5), B.bundle(0, scalar=6))
-    (proof,) = node.collect().settle
-    return proof.dropped, proof
+ONE, OTHER = B.bundle(0, scalar=5), B.bundle(0, scalar=6)
 
 
-def test_a_contradiction_that_cannot_be_settled_for_lack_of_space_ends_nobody(host):
-    dropped, proof = contradiction()
-    host.driver.received(B.id, Updates((dropped,)))
-    host.seams.disk.is_full = True
-    host.driver.received(C.id, proof)
-    assert host.driver.is_disk_full
+def test_a_contradiction_while_the_disk_is_full_ends_nobody_and_is_carried_out_later(host):
+    host.driver.received(B.id, Updates((ONE,)))
+    host.fill()
+    host.driver.received(C.id, Equivocation(ONE, OTHER))
     assert not host.driver.is_halted
+    assert not host.driver.node.frontier.holds(B.id, 1)
+    host.free()
+    assert ONE not in host.seams.disk.kept
+    assert host.driver.node.frontier.holds(B.id, 1)
 
 
-def test_what_was_settled_is_not_written_again_when_the_disk_gets_full_afterwards(host):
-    dropped, proof = contradiction()
-    host.driver.received(B.id, Updates((dropped,)))
-    host.driver.received(C.id, proof)
+def test_what_was_taken_out_is_not_written_again_when_the_disk_gets_full_afterwards(host):
+    host.driver.received(B.id, Updates((ONE,)))
+    host.driver.received(C.id, Equivocation(ONE, OTHER))
     host.fill()
     host.free()
-    assert dropped not in host.seams.disk.kept
-    assert proof.kept in host.seams.disk.kept
+    assert {ONE, OTHER}.isdisjoint(host.seams.disk.kept)

@@ -17,14 +17,21 @@ from nodes import (
 )
 from origins import A, B, C, replica
 
-from seedflood.protocol.seedflood.messages import FrontierDigest
-from seedflood.protocol.seedflood.outputs import Rebuild, Remade, Replaced
+from seedflood.protocol.seedflood.messages import Equivocation, FrontierDigest
+from seedflood.protocol.seedflood.outputs import CutOff, Rebuild, Remade
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.messages import Members
 
 FULL = (A.held(1), B.held(1))
-SAID, OTHER, THIRD = (B.bundle(0, scalar=scalar) for scalar in (7, 8, 9))
+SAID, OTHER = (B.bundle(0, scalar=scalar) for scalar in (7, 8))
 """B contradicts itself."""
+
+
+def take_out(node, bundle, now):
+    """It is proven, and the journal has lost what was said."""
+    node.ends.prove(Equivocation(SAID, OTHER))
+    node.ends.follow()
+    node.answer(CutOff(B.id, [bundle]), now)
 
 
 def finishing(window="strict", now=0.0):
@@ -72,7 +79,7 @@ def test_a_node_does_not_end_in_agreement_with_a_neighbour_whose_replica_differs
 def test_a_node_that_all_agree_with_does_not_end_before_its_replica_is_that_of_its_journal():
     node = finishing()
     hear(node, B, complete(node, *FULL))
-    node.answer(Replaced(SAID, OTHER), 1.0)
+    take_out(node, SAID, 1.0)
     assert not agree(node, B, now=1.0).is_finished
     assert len(orders(tick(node, 2.0), Rebuild)) == 1
     assert not agree(node, B, now=2.0).is_finished
@@ -84,15 +91,15 @@ def test_a_node_that_waits_for_its_own_replica_names_nobody_else():
     node = finishing()
     agree(node)
     assert waiting_for(node) == ["bob"]
-    node.answer(Replaced(SAID, OTHER), 1.0)
+    take_out(node, SAID, 1.0)
     assert waiting_for(node) == ["its own replica, which is made again"]
 
 
 def test_who_has_no_patience_left_waits_all_the_same_until_its_replica_is_that_of_its_journal():
     node = finishing("bounded")
-    node.answer(Replaced(SAID, OTHER), 57.0)
+    take_out(node, SAID, 57.0)
     assert len(orders(tick(node, 58.0), Rebuild)) == 1
-    node.answer(Replaced(OTHER, THIRD), 58.5)
+    take_out(node, OTHER, 58.5)
     node.answer(Remade(True), 59.0)
     out = tick(node, 60.0)
     assert (len(orders(out, Rebuild)), out.is_finished) == (1, False)
@@ -102,9 +109,9 @@ def test_who_has_no_patience_left_waits_all_the_same_until_its_replica_is_that_o
 
 def test_who_contradicts_itself_without_end_keeps_nobody_from_ending():
     node = finishing("bounded")
-    node.answer(Replaced(SAID, OTHER), 59.0)
+    take_out(node, SAID, 59.0)
     assert len(orders(tick(node, 60.0), Rebuild)) == 1
-    node.answer(Replaced(OTHER, THIRD), 60.5)
+    take_out(node, OTHER, 60.5)
     assert not node.collect().is_finished
     node.answer(Remade(True), 61.0)
     out = node.collect()

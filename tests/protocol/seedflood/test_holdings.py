@@ -20,9 +20,9 @@ from origins import A, B, C, D, certified, epoch, standing
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood import holdings
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, FrontierDigest, Votes
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, Equivocation, FrontierDigest, Votes
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
-from seedflood.protocol.seedflood.outputs import Measure, Replaced, SumEpoch
+from seedflood.protocol.seedflood.outputs import CutOff, Measure, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.voting import OVERDUE_SECONDS
 from seedflood.protocol.swarm.messages import Pong
@@ -336,9 +336,11 @@ def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypat
     assert any(map(measure_of, outs))
 
 
-def test_a_window_hears_of_a_step_that_a_proof_has_brought():
+def test_a_window_hears_that_an_origin_has_ended():
     node = linked(B, steps=9)
     publish(node)
     assert node.step == 0
-    node.answer(Replaced(None, B.bundle(0)), 1.0)
+    node.ends.prove(Equivocation(B.bundle(0, scalar=7), B.bundle(0, scalar=8)))
+    node.ends.follow()
+    node.answer(CutOff(B.id, []), 1.0)
     assert node.step == 1

@@ -8,12 +8,11 @@ from disks import Disk
 from seams import Recorder
 from seedflood.errors import PeerError
 from seedflood.host.seedflood.driver import SeedfloodDriver
-from seedflood.host.seedflood.history import pages
 from seedflood.protocol.frontier import Frontier, without
-from seedflood.protocol.seedflood import inquiry
-from seedflood.protocol.seedflood.inquiry import BLOCK_STEPS, Contents
+from seedflood.protocol.seedflood import contents as contents_module
+from seedflood.protocol.seedflood.contents import BLOCK_STEPS, Contents
 from seedflood.protocol.seedflood.messages import BlockDigests, Equivocation, Updates
-from seedflood.protocol.seedflood.outputs import Pulled, Rebuild, Remade, Replaced, SumEpoch
+from seedflood.protocol.seedflood.outputs import CutOff, Pulled, Rebuild, Remade, SumEpoch
 
 ONE, OTHER = B.bundle(0, scalar=7), B.bundle(0, scalar=8)
 
@@ -32,6 +31,13 @@ def deceived():
     return node
 
 
+def take_out(node, bundle, now):
+    """It is proven that B contradicts itself, and the journal has lost what it said."""
+    node.ends.prove(Equivocation(ONE, OTHER))
+    node.ends.follow()
+    node.answer(CutOff(B.id, [bundle]), now)
+
+
 # What is said, block by block
 
 
@@ -46,8 +52,6 @@ def test_blocks_of_as_many_other_bundles_differ():
     contents = make_contents(ONE, A.bundle(0), B.bundle(BLOCK_STEPS))
     told = make_contents(OTHER, A.bundle(0), B.bundle(BLOCK_STEPS)).told()
     assert contents.differing(told) == [(B.id, 0, 0)]
-    contents.replace(ONE, OTHER)
-    assert contents.differing(told) == []
 
 
 def test_contents_differ_though_the_points_of_their_signatures_were_chosen_alike():
@@ -86,7 +90,7 @@ def test_more_bundles_there_are_asked_for_if_all_steps_are_held_or_nothing_moves
 
 
 def test_of_too_many_blocks_those_that_were_begun_last_are_told(monkeypatch):
-    monkeypatch.setattr(inquiry, "BLOCKS_TOLD_MAX", 2)
+    monkeypatch.setattr(contents_module, "BLOCKS_TOLD_MAX", 2)
     contents = make_contents(*(B.bundle(step) for step in (0, 70, 140, 300)), refresh_period=200)
     assert [block[:3] for block in contents.told().blocks] == [(B.id, 1, 4), (B.id, 0, 2)]
 
@@ -151,48 +155,25 @@ def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
     assert asked == [0, 4, 12, 28, 60, 124]
 
 
-def test_a_contradiction_is_named_settled_and_told_on_once():
+def test_a_contradiction_is_named_told_on_once_and_ends_its_origin():
     node = linked(B, C)
     node.inquiry.contradicted(B.id, ONE, OTHER)
-    out = node.collect()
-    (proof,) = out.settle
-    assert {proof.kept, proof.dropped} == {ONE, OTHER}
+    out = tick(node, 0.0)
+    proof = Equivocation(ONE, OTHER)
     assert events(out) == ["a host contradicts itself"]
     assert sent(out, C, Equivocation) == sent(out, B, Equivocation) == [proof]
-    assert node.inquiry.counts == {B.id: 1}
+    assert [(origin, [first for _, first, _ in spans]) for origin, spans in out.cut] == [(B.id, [0])]
+    assert node.ends.proofs == {B.id: proof}
     node.inquiry.contradicted(B.id, OTHER, ONE)
-    out = node.collect()
-    assert (out.settle, out.send, events(out)) == ([proof], [], [])
-
-
-def test_everyone_keeps_the_same_of_any_number_of_contents():
-    contents = [B.bundle(4, scalar=scalar, skipped=scalar % 3) for scalar in range(6)]
-    kept = set()
-    for first in contents:
-        node, held = linked(B, C), first
-        for other in contents:
-            if other != held:
-                node.inquiry.contradicted(C.id, held, other)
-                held = node.collect().settle[0].kept
-        kept.add(held)
-    assert len(kept) == 1
-
-
-def test_what_gets_greater_without_end_is_told_on_a_few_times():
-    node = linked(B, C)
-    told = []
-    for skipped in range(1, 40):
-        proof = Equivocation(B.bundle(50, skipped=skipped), B.bundle(50, skipped=skipped - 1))
-        told += sent(hear(node, C, proof), B, Equivocation)
-    assert len(told) == inquiry.PROOFS_OF_ONE_MAX
-    assert node.inquiry.count == 1
+    out = tick(node, 0.0)
+    assert (out.cut, sent(out, C, Equivocation), events(out)) == ([], [], [])
 
 
 def test_a_proof_is_believed_only_if_both_bundles_are_signed():
     node = linked(B, C)
     with pytest.raises(PeerError):
         hear(node, C, Equivocation(ONE, OTHER._replace(signature=b"x" * 64)))
-    assert node.inquiry.counts == {}
+    assert node.ends.proofs == {}
 
 
 def test_a_proof_is_told_on_to_all_but_its_source():
@@ -200,27 +181,22 @@ def test_a_proof_is_told_on_to_all_but_its_source():
     out = hear(node, C, Equivocation(ONE, OTHER))
     assert sent(out, C, Equivocation) == []
     assert len(sent(out, B, Equivocation)) == 1
-    assert out.settle != []
-    assert hear(node, C, Equivocation(ONE, OTHER)).settle == []
+    assert len(out.cut) == 1
+    assert hear(node, C, Equivocation(ONE, OTHER)).cut == []
 
 
-def test_who_links_later_is_told_one_proof_of_each_culprit_and_again_when_it_links_again():
+def test_who_links_later_is_told_the_proof_with_the_earliest_end():
     node = linked(B, C)
     node.disconnected(C.id, 0.0)
-    for step in (0, 1):
+    for step in (1, 0):
         node.inquiry.contradicted(B.id, B.bundle(step, scalar=7), B.bundle(step, scalar=8))
-    first, _ = sent(node.collect(), B, Equivocation)
-
-    for began in (10.0, 30.0):
-        node.connected(C.id, C.hello(()), began)
-        told = [proof for k in range(15) for proof in sent(tick(node, began + k), C, Equivocation)]
-        assert told == [first]
-        node.disconnected(C.id, began + 15)
+    node.connected(C.id, C.hello(()), 10.0)
+    assert sent(node.collect(), C, Equivocation) == [Equivocation(ONE, OTHER)]
 
 
 def test_what_was_applied_already_is_made_again_from_the_journal():
     node = deceived()
-    node.answer(Replaced(ONE, OTHER), 1.0)
+    take_out(node, ONE, 1.0)
     out = tick(node, 2.0)
     assert [order for order in out.orders if isinstance(order, Rebuild)] != []
 
@@ -232,7 +208,7 @@ def test_who_is_going_to_make_its_replica_again_tells_all_neighbours_what_its_jo
     publish(node)
     told = []
     for now in (2.0, 4.0, 6.0):
-        node.answer(Replaced(ONE, OTHER), now)
+        take_out(node, ONE, now)
         out = tick(node, now)
         told.append([len(sent(out, peer, BlockDigests)) for peer in (B, C)])
         if orders(out, Rebuild):
@@ -245,23 +221,12 @@ def test_no_epoch_is_summed_before_the_coefficients_are_those_of_the_journal():
     node = linked(B, steps=1, refresh_period=1)
     hear(node, B, B.updates(0))
     assert orders(publish(node), SumEpoch) != []
-    node.answer(Replaced(ONE, OTHER), 1.0)
+    take_out(node, ONE, 1.0)
     assert orders(node.collect(), SumEpoch) == []
     out = tick(node, 2.0)
     assert (orders(out, SumEpoch), len(orders(out, Rebuild))) == ([], 1)
     node.answer(Remade(True), 3.0)
     assert len(orders(node.collect(), SumEpoch)) == 1
-
-
-def test_what_waits_for_its_window_is_replaced_there():
-    node = linked(B)
-    hear(node, B, B.updates(0))
-    node.answer(Replaced(ONE, OTHER), 0.0)
-    out = publish(node)
-    assert [u.told for order in out.orders for u in getattr(order, "updates", ()) if u.origin == B.id] == [
-        OTHER.probes[0]
-    ]
-    assert not any(isinstance(order, Rebuild) for order in tick(node, 2.0).orders)
 
 
 # Measured here, skipped there
@@ -270,52 +235,19 @@ def test_what_waits_for_its_window_is_replaced_there():
 MEASURED, SKIPPING = B.bundle(1), B.bundle(2, skipped=2)
 
 
-def test_a_bundle_that_skips_what_is_held_is_taken_beside_it_and_held_against_the_journal():
+def test_a_bundle_that_skips_what_is_held_is_not_taken_but_held_against_the_journal():
     node = linked(B)
     hear(node, B, B.updates(0, 1))
     out = hear(node, B, Updates((SKIPPING,)))
-    assert (out.bundles, out.check) == ([SKIPPING], [(B.id, SKIPPING)])
-    assert node.frontier.mark(B.id) == 3
-    assert node.admission.refused == {}
+    assert (out.bundles, out.check) == ([], [(B.id, SKIPPING)])
+    assert node.frontier.mark(B.id) == 2
 
 
-def test_who_measured_for_one_what_it_skipped_for_the_next_is_named_and_both_are_told_on():
+def test_who_measured_for_one_what_it_skipped_for_the_next_ends_with_the_first_of_these_steps():
     node = linked(B, C)
     node.inquiry.contradicted(B.id, SKIPPING, MEASURED)
-    out = node.collect()
-    assert out.settle == [Equivocation(MEASURED, SKIPPING)]
-    assert sent(out, C, Equivocation) == [Equivocation(MEASURED, SKIPPING)]
-    assert events(out) == ["a host contradicts itself"]
-    again = hear(node, C, Equivocation(SKIPPING, MEASURED))
-    assert (again.settle, sent(again, B, Equivocation)) == ([], [])
-
-
-@pytest.mark.parametrize("is_applied", [True, False])
-def test_what_was_measured_is_applied_beside_what_skips_it(is_applied):
-    node = linked(B)
-    hear(node, B, Updates((SKIPPING,)))
-    if is_applied:
-        publish(node, 0)
-        publish(node, 1)
-        publish(node, 2)
-    assert node.applied.holds(B.id, 1) == is_applied
-    assert node.may_insert(MEASURED)
-    node.answer(Replaced(None, MEASURED), 1.0)
-    out = tick(node, 2.0)
-    assert [order for order in out.orders if isinstance(order, Rebuild)] != [] or not is_applied
-    assert (MEASURED in node.seedflood.holdings.pending) != is_applied
-    assert B.id in node.contradicting
-
-
-def test_of_two_bundles_of_one_step_the_one_that_skips_more_stands_and_nothing_held_is_taken_back():
-    node = linked(B, C)
-    more, fewer = B.bundle(2, skipped=2), B.bundle(2, skipped=1)
-    for one, other in ((more, fewer), (fewer, more)):
-        node.inquiry.contradicted(B.id, one, other)
-        assert node.collect().settle == [Equivocation(more, fewer)]
-    hear(node, B, Updates((fewer,)))
-    node.answer(Replaced(fewer, more), 0.0)
-    assert node.frontier.mark(B.id) == 3
+    assert sent(node.collect(), C, Equivocation) == [Equivocation(SKIPPING, MEASURED)]
+    assert node.ends.proofs[B.id].end == 0
 
 
 @st.composite
@@ -327,18 +259,26 @@ def said(draw):
 
 @given(st.lists(said(), unique=True, max_size=12), st.randoms())
 def test_whatever_comes_first_all_hold_the_same_in_the_end(bundles, rng):
-    """Driver, node and journal, fed with all that somebody signed, as news and then as what neighbours differ in."""
-    held = set()
+    """Drivers, nodes and journals, fed with all that somebody signed, as news and then as what neighbours differ in.
+    All hear of the same proofs in the end."""
+    drivers = []
     for _ in range(3):
         rng.shuffle(bundles)
         disk, seams = Disk(1000), Recorder()
-        driver = SeedfloodDriver(linked(B, C), disk, seams, seams, seams, lambda: 0.0)
-        driver.node.collect()
+        drivers.append((SeedfloodDriver(linked(B, C, steps=14), disk, seams, seams, seams, lambda: 0.0), disk))
+        drivers[-1][0].node.collect()
         for _ in range(2):
             for bundle in bundles:
-                driver.received(B.id, Updates((bundle,)))
-                driver._check(B.id, bundle)
-        told = sorted(update for page in pages(disk, disk.covered(), list, None, {B.id}) for update in page)
-        held.add((frozenset(disk.bundles), driver.node.frontier.held(), tuple(told)))
-        assert len({update.step for update in told}) == len(told) == len({one.step for one in bundles})
+                drivers[-1][0].received(B.id, Updates((bundle,)))
+                drivers[-1][0]._check(B.id, bundle)
+    for _ in range(len(bundles)):
+        for proof in [proof for driver, _ in drivers for proof in driver.node.ends.proofs.values()]:
+            for driver, _ in drivers:
+                driver.received(C.id, proof)
+    held = {(frozenset(disk.bundles), driver.node.frontier.held()) for driver, disk in drivers}
     assert len(held) == 1
+    (left,) = (left for left, _ in held)
+    pairs = [(one, other) for one in bundles for other in bundles if one.contradicts(other)]
+    ends = [min(one.first_covered, other.first_covered) for one, other in pairs]
+    end = min(ends, default=14)
+    assert left == {one for one in bundles if one.last < end}

@@ -105,7 +105,7 @@ class NodesTogether(RuleBasedStateMachine):
         for closed in host.disk.closed.values():
             host.applied.update((update.origin, update.step) for update in self.covered(closed))
         members = list(host.members.values())
-        settled, waiting, closed, _ = take_stock(host.disk, members, host.origin.id, self.rules, waiting_rounds=1)
+        settled, waiting, closed = take_stock(host.disk, members, host.origin.id, self.rules, waiting_rounds=1)
         early = joined(settled.values())
         host.applied.update((u.origin, u.step) for page in pages(host.disk, early, list) for u in page)
         host.node = host.origin.node(

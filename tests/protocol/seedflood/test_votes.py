@@ -102,7 +102,7 @@ class Host:
             for one in donor.sum.frontier:
                 self.held.add_held(one)
         for bundle in BUNDLES:
-            if donor.held.holds(*bundle.span) and not donor.closings.stands_for(bundle):
+            if donor.held.holds(*bundle.span) and not donor.closings.compacted(bundle.origin).holds(*bundle.span):
                 self.hear(bundle)
 
 

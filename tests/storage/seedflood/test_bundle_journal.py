@@ -252,24 +252,6 @@ def test_who_looks_in_vain_for_long_is_let_go_now_and_then(tmp_path: Path) -> No
         assert list(journal.read_missing(asked)) == [[], []]
 
 
-@pytest.mark.parametrize("step", [0, 3, 9, 12, 20])
-def test_a_bundle_takes_the_place_of_another_that_its_origin_told_as_well(tmp_path, step) -> None:
-    """In the midst of a strand, at its ends, or alone; for good, and nothing else changes."""
-    there = [bundle(1, k) for k in (*range(10), 12, *range(20, 25))]
-    other = bundle(1, step)._replace(probes=((9, 9),), signature=b"o" * 64)
-    with open_journal(tmp_path) as journal:
-        journal.append([*there, bundle(2, step)], durable=False)
-        assert journal.find(1, step) == bundle(1, step)
-        assert journal.find(1, 11) is None
-        journal.replace(other)
-        assert journal.find(1, step) == other
-    with open_journal(tmp_path) as journal:
-        expected = [other if one.step == step else one for one in there]
-        assert sorted(journal.replay(), key=str) == sorted([*expected, bundle(2, step)], key=str)
-        assert journal.append([other], durable=True) == 0
-        assert journal.count() == len(there) + 1
-
-
 def test_a_bundle_that_a_sum_stands_for_is_not_found(tmp_path) -> None:
     with open_journal(tmp_path) as journal:
         journal.append([bundle(1, 0)], durable=False)

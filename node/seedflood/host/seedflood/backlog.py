@@ -6,7 +6,7 @@ bundles, statements that count them, and the next round to be measured are withh
 A node that adopts a sum must have space for it. If not, it ends with 74, and catches up when it is started again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from seedflood.errors import DiskFullError
 from seedflood.host.backlog import Backlog, divided
@@ -65,13 +65,6 @@ class BundleBacklog(Backlog):
         self._bytes += payload_bytes(bundles)
         if len(self.bundles) > UNSAVED_BUNDLES_MAX or self._bytes > UNSAVED_BYTES_MAX:
             raise DiskFullError("the disk was full for too long; free some space and restart.")
-
-    def take_out(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
-        """Forgets the bundles that are meant, and returns those that are not on the disk."""
-        found = [bundle for bundle in self.bundles if is_meant(bundle)]
-        self.bundles = [bundle for bundle in self.bundles if not is_meant(bundle)]
-        self._bytes -= payload_bytes(found)
-        return found if self.is_stuck else []
 
     def clear(self) -> None:
         """Forgets everything, because it was written."""

@@ -5,6 +5,7 @@ While the disk is full the node stops publishing, but still relays what others s
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from seedflood.errors import DiskFullError
@@ -14,7 +15,6 @@ from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.host.seedflood.seams import Adopt, Compute, Journal, Links, Observer, Refill, Replay
 from seedflood.protocol.frontier import Frontier, Held, Span, is_tellable
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.inquiry import do_contradict
 from seedflood.protocol.seedflood.messages import (
     Bundle,
     ClosedEpoch,
@@ -36,10 +36,12 @@ from seedflood.protocol.seedflood.outputs import (
     Outputs,
     Pulled,
     Rebuild,
-    Replaced,
 )
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
+
+Said = Members | Votes | Equivocation | ClosedEpoch | Updates | Standing
+"""What an answer to a pull consists of."""
 
 ANSWER_BUNDLES = 256
 """How many bundles are read at once for a neighbour, 22 KB on the wire. Live frames are sent in between."""
@@ -47,13 +49,10 @@ ANSWER_BUNDLES = 256
 
 class _Kept(NamedTuple):
     """What was persisted. adopted: sums, each with the other bundles of its epoch. cut: the bundles that were deleted,
-    by origin. settled: (old, new) bundles after an equivocation; the old one is None if there was none. third: bundles
-    of an equivocation in whose place we hold a third one, which others do not know."""
+    by origin."""
 
     adopted: list[tuple[ClosedEpoch, list[Bundle]]]
     cut: list[tuple[OriginId, list[Bundle]]]
-    settled: list[tuple[Bundle | None, Bundle]]
-    third: list[Bundle]
 
 
 class SeedfloodDriver(Driver):
@@ -75,13 +74,14 @@ class SeedfloodDriver(Driver):
         clock: Callable[[], float],
     ) -> None:
         super().__init__(node, journal, links, compute, observer, clock, backlog=BundleBacklog(node.origin))
+        self._uncut: list[tuple[OriginId, Sequence[Span]]] = []
+        """What is to be deleted when the disk has space."""
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
         """Resumes from the journal. Its last bundles wait for their windows; all others are read and applied page by
         page while the node works already. is_key_fresh: nothing was ever published with our key."""
         journal, members, records = self._journal, list(members), self._journal.records()
-        settled, waiting, closed, contradicting = take_stock(journal, members, self.node.origin, self.node.rules)
-        self.node.contradicting.update(contradicting)
+        settled, waiting, closed = take_stock(journal, members, self.node.origin, self.node.rules)
         if settled:
             self._compute(Replay(self._history(joined(settled.values()), self.node.read)))
         self.do(
@@ -107,7 +107,9 @@ class SeedfloodDriver(Driver):
         frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
         return replace(hello, frontier=frontier)
 
-    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | Votes | ClosedEpoch | Updates | Standing]:
+    def answer(
+        self, frontier: Iterable[Held]
+    ) -> Iterator[Members | Votes | Equivocation | ClosedEpoch | Updates | Standing]:
         """The answer to a pull: everything that the frontier lacks, then our standing. Made while it is sent.
 
         Bundles of earlier epochs come before a sum: who is cut off in between then holds one range per origin, and not
@@ -119,6 +121,7 @@ class SeedfloodDriver(Driver):
         told = self.node.certificates.told()
         if votes := [vote for vote in told if not (self.is_disk_full and vote.origin == self.node.origin)]:
             yield Votes(tuple(votes))
+        yield from list(self.node.ends.proofs.values())
         for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
             if self.is_halted:
                 return
@@ -151,11 +154,8 @@ class SeedfloodDriver(Driver):
         """Writes to the journal. A group ends with each window, with anything of our own, or when it is large."""
         adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
         self._append(out)
-        cut = [(origin, self._cut(spans)) for origin, spans in out.cut]
-        kept = _Kept(adopted, cut, [], [])
-        for proof in out.settle:
-            self._settle(proof, kept)
-        return kept
+        self._uncut += out.cut
+        return _Kept(adopted, list(self._cut()))
 
     def _append(self, out: Outputs) -> None:
         is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
@@ -209,60 +209,28 @@ class SeedfloodDriver(Driver):
     def _go_on(self, out: Outputs, kept: _Kept) -> None:
         for origin, surplus in kept.cut:
             self.answered(CutOff(origin, surplus))
-        for old, new in kept.settled:
-            self.answered(Replaced(old, new))
         for peer, bundle in out.check:
             self._check(peer, bundle)
-        for bundle in kept.third:
-            self._check(bundle.origin, bundle)
-
-    def _held(self, bundle: Bundle) -> Bundle | None:
-        """The bundle of the same origin and step in the journal or in the backlog, if there is one."""
-        waiting = (one for one in self._backlog.unwritten if (one.origin, one.step) == (bundle.origin, bundle.step))
-        return next(waiting, None) or self._journal.find(bundle.origin, bundle.step)
 
     def _check(self, peer: OriginId, bundle: Bundle) -> None:
-        """Compares a neighbour's bundle with the journal, and reports a contradiction. Even if the journal has the same
-        bundle, it may have others of steps that this one declares as skipped."""
-        held, origin = self._held(bundle), bundle.origin
-        if held == bundle:
-            held = self._journal.following(origin, bundle.first_covered)
-            if held is None or held.step >= bundle.step:
-                return
-        elif held is None:
-            if not self.node.may_insert(bundle):
-                return
-            skipping = self._journal.following(origin, bundle.step)
-            held = skipping if skipping is not None and do_contradict(skipping, bundle) else None
-        self.do(lambda _: self.node.inquiry.contradicted(peer, held, bundle))
+        """Compares a neighbour's bundle with the journal, and reports a contradiction."""
+        there = chain(self._backlog.unwritten, self._journal.overlapping(bundle))
+        held = next(filter(bundle.contradicts, there), None)
+        if held is not None:
+            self.do(lambda _: self.node.inquiry.contradicted(peer, held, bundle))
 
-    def _settle(self, proof: Equivocation, kept: _Kept) -> None:
-        """Of two bundles that contradict each other, writes the one that counts, and notes that in `kept`. If the disk
-        is full nothing is lost: digests still differ, so the contradiction is found again."""
-        for bundle in (proof.kept, proof.dropped):
-            held = self._held(bundle)
-            if self.is_disk_full or held == bundle or (held is None and not self.node.may_insert(bundle)):
-                continue
-            if held is not None and not self.node.inquiry.stands_over(bundle, held):
-                if held not in (proof.kept, proof.dropped):
-                    kept.third.append(bundle)
-                continue
+    def _cut(self) -> Iterator[tuple[OriginId, list[Bundle]]]:
+        """Deletes what counts no more, wherever it is: (origin, its bundles). If the disk is full it is done later."""
+        while self._uncut and not self.is_disk_full:
+            origin, spans = self._uncut[0]
             try:
-                self._journal.replace(bundle)
+                deleted = self._journal.cut(spans)
             except DiskFullError as error:
                 self._stick(error)
-                continue
-            self._backlog.clear()  # `replace` has committed the open group
-            kept.settled.append((held, bundle))
-
-    def _cut(self, spans: Sequence[Span]) -> list[Bundle]:
-        """Deletes all bundles of these steps, wherever they are, and returns them. Raises DiskFullError: what is to go
-        may not stay."""
-        waiting = self._backlog.take_out(lambda bundle: any(map(bundle.tells_of, spans)))
-        deleted = self._journal.cut(spans)
-        if not self.is_disk_full:
+                return
             self._backlog.clear()  # `cut` has committed the open group
-        return deleted + waiting
+            del self._uncut[0]
+            yield origin, deleted
 
     def _unwritten(self, closed: ClosedEpoch) -> list[Bundle]:
         """The bundles of an epoch that wait for space and that its sum does not cover."""
@@ -289,6 +257,8 @@ class SeedfloodDriver(Driver):
             self.answered(measured)
         if measure is not None:
             self._compute(measure)
+        for origin, surplus in list(self._cut()):
+            self.answered(CutOff(origin, surplus))
 
     def _compact(self, closed: ClosedEpoch) -> None:
         if self.is_disk_full:
@@ -303,4 +273,4 @@ class SeedfloodDriver(Driver):
     def _history(
         self, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None
     ) -> Iterator[list[Update]]:
-        return pages(self._journal, applied, lambda: self._backlog.unwritten, read, self.node.contradicting)
+        return pages(self._journal, applied, lambda: self._backlog.unwritten, read)

@@ -27,16 +27,12 @@ class Journal(seams.Journal, Protocol):
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         """The bundle that begins with this step, unless a sum has replaced it."""
 
-    def replace(self, bundle: Bundle) -> None:
-        """Writes a bundle, durably, in the place of the one with the same origin and step, if there is one. Commits the
-        open group first."""
-
     def cut(self, spans: Sequence[Span]) -> list[Bundle]:
         """Deletes all bundles of these steps, durably, unless a sum has replaced them. Returns them. Commits the open
         group first."""
 
-    def following(self, origin: OriginId, step: int) -> Bundle | None:
-        """The first bundle of the origin that begins with this step or a later one, unless a sum has replaced it."""
+    def overlapping(self, bundle: Bundle) -> Iterator[Bundle]:
+        """The bundles of the same origin, but those in sums, that cover one of the steps that this one covers."""
 
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
         """Replaces bundles by a neighbour's sum, durably. Returns those bundles of the epoch that it does not cover."""

@@ -104,15 +104,12 @@ class Admission(MemberAdmission):
             return are_within(coefficients, (end - first) * self._rules.step_reach)
         return are_within(coefficients, count_steps(closed.frontier, first, end) * self._rules.telling.reach)
 
-    def admits(self, bundle: Bundle, span: Span, terms: Terms) -> bool:
-        """May this bundle be used? Asked only if something in it is new. span: `bundle.span`. Raises PeerError for a
-        wrong signature."""
+    def admits(self, bundle: Bundle, span: Span, terms: Terms | None) -> bool:
+        """May this bundle be used? Asked only if something in it is new. span: `bundle.span`. terms: None if it is only
+        to prove something (`ends`): then only its form and its author count. Raises PeerError for a wrong signature."""
         origin, first, last = span
-        trainers, cut = self.gate.trainers, self.gate.cuts.get(origin)
-        if cut is not None and cut.excludes(bundle.step, bundle.last):
-            return self._reject(bundle, "cut")
-        if trainers is not None and origin not in trainers and not self._may_have_said(origin, terms):
-            return self._reject(bundle, self.gate.objection_to(origin))
+        if terms is not None and (objection := self._objection_to(bundle, terms)) is not None:
+            return self._reject(bundle, objection)
         member = self.membership.get(origin)
         if member is None:
             return self._reject(bundle, "unknown origin")
@@ -120,7 +117,7 @@ class Admission(MemberAdmission):
             return self._reject(bundle, "beyond the run")
         if (objection := self._objection_to_form(bundle)) is not None:
             return self._reject(bundle, objection)
-        if first >= terms.before or not self._frontier.can_add(origin, first):
+        if terms is not None and (first >= terms.before or not self._frontier.can_add(origin, first)):
             return self._reject(bundle, "too far ahead")
         if self.has_twin(origin):
             return self._reject(bundle, "another key")
@@ -140,6 +137,16 @@ class Admission(MemberAdmission):
             return True
         self.refuse("signature")
         raise PeerError(f"a vote of {member.name} has a wrong signature", reason="signature")
+
+    def _objection_to(self, bundle: Bundle, terms: Terms) -> Objection | None:
+        """Why nothing that its origin says of these steps is taken, if so."""
+        origin, last, gate = bundle.origin, bundle.last, self.gate
+        cut = gate.cuts.get(origin)
+        if last >= self.membership.ended.get(origin, STEP_MAX) or (cut and cut.excludes(bundle.step, last)):
+            return "cut"
+        if gate.trainers is not None and origin not in gate.trainers and not self._may_have_said(origin, terms):
+            return gate.objection_to(origin)
+        return None
 
     def _objection_to_form(self, bundle: Bundle) -> Objection | None:
         rules, probes = self._rules, bundle.probes

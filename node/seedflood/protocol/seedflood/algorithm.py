@@ -12,7 +12,6 @@ from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.blockers import Blockers, describe
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.certificates import Certificates
-from seedflood.protocol.seedflood.cuts import Cuts
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.flood import Flood
@@ -27,7 +26,6 @@ from seedflood.protocol.seedflood.outputs import (
     Outputs,
     Pulled,
     Remade,
-    Replaced,
 )
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
@@ -70,13 +68,13 @@ class SeedFlood(Algorithm):
         certificates = Certificates(rules, admission.gate, presence.membership, self.origin)
         self.holdings = Holdings(rules, frontier, admission, certificates, self.flood, outbox)
         self.applied = self.holdings.applied
-        self.cuts = Cuts(rules, admission.gate, self.holdings, presence.membership, outbox)
         self._catchup = CatchUp(patience)
         self._own = OwnState(self.origin, frontier, self._catchup)
         self._own.rows, self._own.is_relay = rows, is_relay
         self.exchange = Exchange(
             self.holdings, presence, admission, self._catchup, self.life, outbox, rules, self._may_apply_before
         )
+        self.ends = self.exchange.ends
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
         self._relaying = (
             Relaying(rules, self.holdings, self.exchange, self.ending, presence.membership) if is_relay else None
@@ -132,7 +130,8 @@ class SeedFlood(Algorithm):
     # What happened
 
     def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
-        """Our votes; bundles and sums are given to `start`."""
+        """Our votes, and who has ended; bundles and sums are given to `start`."""
+        self.exchange.ends.recall(records)
         self.exchange.voting.recall(records)
 
     def start(
@@ -179,17 +178,9 @@ class SeedFlood(Algorithm):
                 self.exchange.watch.rebuilt(is_changed, self._outbox, now)
             case Pulled(peer):
                 self.exchange.pulled(peer)
-            case Replaced() | CutOff():
-                self._take_back(answer, now)
-
-    def _take_back(self, answer: Replaced | CutOff, now: float) -> None:
-        """The journal has lost what may be applied."""
-        if isinstance(answer, Replaced):
-            is_applied = self.holdings.replace(answer.old, answer.new)
-        else:
-            is_applied = self.cuts.take_out(answer.origin, answer.surplus)
-        if is_applied:
-            self.exchange.watch.outdate(now)
+            case CutOff(origin, surplus):
+                if self.ends.take_out(origin, surplus):
+                    self.exchange.watch.outdate(now)
 
     def _publish(self, step: int, probes: Sequence[Told], now: float) -> None:
         if self.phase is not Phase.MEASURING or step != self.step:
@@ -242,7 +233,7 @@ class SeedFlood(Algorithm):
             self.exchange.watch.take(self.applied, self._outbox)
         if self._relaying is not None:
             self._relay(self._relaying, now)
-        if self.phase is not Phase.JOINING and (remains := self.cuts.remains()) != self._own.remains:
+        if self.phase is not Phase.JOINING and (remains := self.ends.remains()) != self._own.remains:
             self._own.remains = remains
             self._presence.declare()
 
@@ -276,7 +267,7 @@ class SeedFlood(Algorithm):
         """Adds the open window, what is held of every origin, and how far the node has caught up."""
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
-        view = add_removals(view, self.cuts, self._membership)
+        view = add_removals(view, self.ends, self._membership)
         voting = self.exchange.voting
         return add_votes(view, self.holdings.certificates, voting.misvoting.values())
 
@@ -300,8 +291,8 @@ class SeedFlood(Algorithm):
             self.windows.open(self.step, now)
 
     def _notice(self, now: float) -> None:
-        """Shows new bundles and statements to the open windows and to the epochs, and a new roster to those cut off."""
-        self.cuts.follow()
+        """Shows new bundles and statements to the open windows and to the epochs; looks who has ended."""
+        self.ends.follow()
         holdings, presence = self.holdings, self._presence
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)
@@ -376,7 +367,7 @@ class SeedFlood(Algorithm):
             return lost
         has_votes = self.holdings.certificates.has_votes or self.holdings.closings.before > 0
         first = first_round(self.origin, self.rules, self._membership, self.frontier, has_anyone_ended=has_votes)
-        return max(first, self._catchup.said_before)
+        return min(max(first, self._catchup.said_before), self.rules.steps)
 
     def _lost_step(self) -> int | None:
         """In strict windows: the first step since we take part that is lost, though later ones of ours are held. Nobody

@@ -90,11 +90,6 @@ class Closings:
                 self._summing.pop(epoch, None)  # it would lack them
             add(origin, step - skipped, step + len(probes) - 1)
 
-    def replace(self, new: Bundle) -> None:
-        """This bundle has taken the place of another one, or of none."""
-        self._void(self.epoch_of(new.step))
-        self.note([new])
-
     def take_out(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held no more: sums of them are void."""
         spans: dict[int, list[Span]] = {}
@@ -130,11 +125,6 @@ class Closings:
         """The epochs that are held as bundles here, and have a certificate."""
         bundles = sorted(self._held.keys() - self._kept.keys())
         return [epoch for epoch in bundles if self._certificates.of(epoch) is not None]
-
-    def stands_for(self, bundle: Bundle) -> bool:
-        """Does a sum in the journal cover this bundle?"""
-        kept = Frontier(unpack_frontier(self._kept.get(self.epoch_of(bundle.step), b"")))
-        return kept.holds(bundle.origin, bundle.step, bundle.last)
 
     def due(
         self, step: int, is_all_held: Callable[[int], bool], is_held_of_reached: Callable[[int], bool]

@@ -10,6 +10,7 @@ from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.ending import Ending
+from seedflood.protocol.seedflood.ends import Ends
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.messages import (
@@ -53,16 +54,8 @@ class Exchange:
         self.donors = Donors()
         is_relay = life.phase is Phase.RELAYING
         self.watch = HearsayWatch(outbox, presence.neighbours) if is_relay else DigestWatch()
-        self.inquiry = Inquiry(
-            rules,
-            holdings.contents,
-            holdings.frontier,
-            presence.membership,
-            admission,
-            presence.neighbours,
-            self.donors,
-            outbox,
-        )
+        self.ends = Ends(rules, admission.gate, holdings, presence, outbox)
+        self.inquiry = Inquiry(rules, holdings, admission, self.donors, self.ends, outbox)
         self._holdings = holdings
         self._presence = presence
         self._admission = admission
@@ -91,6 +84,7 @@ class Exchange:
         if self.watch.latest is not None:
             self._outbox.send(peer, self.watch.latest)
         self.voting.connected(peer)
+        self.ends.tell(peer)
 
     def disconnected(self, peer: OriginId) -> None:
         """The link to the peer is down."""
@@ -101,10 +95,9 @@ class Exchange:
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         """Raises PeerError, having used nothing, if the message is not allowed."""
-        terms = self._terms(peer)
         match message:
             case Updates(bundles):
-                self._receive_bundles(peer, bundles, terms)
+                self._receive_bundles(peer, bundles, self._terms(peer))
             case FrontierDigest():
                 self.donors.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
@@ -116,8 +109,7 @@ class Exchange:
             case BlockDigests():
                 self.inquiry.receive(peer, message, now)
             case Equivocation():
-                self.inquiry.receive_proof(peer, message, terms)
-                self._receive_bundles(peer, (message.kept, message.dropped), terms)
+                self.inquiry.receive_proof(peer, message)
             case Standing():
                 self._receive_standing(peer, message, now)
             case _:
@@ -175,7 +167,6 @@ class Exchange:
         frontier_digest = self._holdings.frontier.digest(before)
         digest = FrontierDigest(frontier_digest, before, is_complete, self._presence.membership.digest())
         self._outbox.outputs.send += [(peer, digest) for peer in self._presence.neighbours]
-        self.inquiry.remind_all()  # by now they know all members that we know
 
     def tell_progress(self) -> None:
         """Logs how far we have caught up."""

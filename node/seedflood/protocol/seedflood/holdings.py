@@ -10,9 +10,9 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.certificates import Certificates
+from seedflood.protocol.seedflood.contents import Contents
 from seedflood.protocol.seedflood.epochs import Closings, digest_of
 from seedflood.protocol.seedflood.flood import Flood
-from seedflood.protocol.seedflood.inquiry import Contents
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.opening import ends
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason, Outputs
@@ -27,8 +27,7 @@ WAITING_BUNDLES = 1 << 16
 
 
 class Holdings:
-    """frontier: what is held. heard: the origins of which something new has come since it was last cleared.
-    contradicting: the origins that skip in some bundles what they tell in others."""
+    """frontier: what is held. heard: the origins of which something new has come since it was last cleared."""
 
     def __init__(
         self,
@@ -49,7 +48,6 @@ class Holdings:
         self._settle_at = WAITING_BUNDLES
         self.heard: dict[OriginId, None] = {}
         self.contents = Contents(rules)
-        self.contradicting: set[OriginId] = set()
         self.duplicates = 0
         self._admission = admission
         self._flood = flood
@@ -123,45 +121,31 @@ class Holdings:
 
     def _take_half_new(self, peer: OriginId, bundle: Bundle) -> bool:
         """Takes a bundle that covers steps that are held, and others, if it may be taken; returns whether it was. Its
-        origin contradicts itself. If it only skips what is held, both stand. Otherwise the journal has to tell which
-        one stands (`inquiry`)."""
-        if self.frontier.holds(*bundle.span):
+        origin contradicts itself. If it only skips what compacted sums cover, which stand, it is taken. Otherwise the
+        journal has the other half of a proof (`inquiry`)."""
+        origin, first, last = bundle.span
+        if self.frontier.holds(origin, first, last):
             return False  # the batch says it twice
-        if not self.frontier.can_add(bundle.origin, bundle.first_covered):
+        if not self.frontier.can_add(origin, first):
             self._admission.refuse("too far ahead")
             return False
+        if self._is_beside_sums(bundle):
+            self.frontier.add(origin, first, last)
+            return True
         outputs = self._outbox.outputs
         outputs.check.append((peer, bundle))
-        if self.frontier.holds_any(bundle.origin, bundle.step, bundle.last):
-            self._admission.refuse("equivocation")
-            return False
-        self.contradicting.add(bundle.origin)
-        self.frontier.add(*bundle.span)
-        return True
-
-    def may_insert(self, bundle: Bundle) -> bool:
-        """The journal has no bundle for this step: may this one be inserted? Only if the step counts as skipped and no
-        sum covers it."""
-        return self.frontier.holds(bundle.origin, bundle.step, bundle.last) and not self.closings.stands_for(bundle)
-
-    def replace(self, old: Bundle | None, new: Bundle) -> bool:
-        """In the journal `new` has taken the place of `old`, a bundle of the same step, or of nothing. Returns whether
-        the coefficients have to be rebuilt."""
-        self.contradicting.add(new.origin)
-        self.contents.replace(old, new)
-        self.closings.replace(new)
-        origin, first, last = new.span
-        for low, high in self.frontier.gaps(origin, last):  # steps that only this one covers
-            if high >= first:
-                self.applied.add(origin, max(low, first), high)
-        self.frontier.add(*new.span)
-        self.heard[origin] = None  # a window may have waited for just that step
-        if old is not None:
-            return not self.pending.replace(old, new)
-        if self.applied.holds(origin, new.step, last):
-            return True
-        self.pending.add([new])
+        self._admission.refuse("equivocation")
         return False
+
+    def _is_beside_sums(self, bundle: Bundle) -> bool:
+        """Is all that is held already of a bundle's steps in compacted sums, and was none of it measured?"""
+        origin, first, last = bundle.span
+        covered = self.closings.compacted(origin)
+        if covered.holds_any(origin, bundle.step, last):
+            return False
+        for low, high in self.frontier.gaps(origin, last):
+            covered.add(origin, low, high)
+        return covered.holds(origin, first, last)
 
     def settle(self, may_apply_before: Callable[[], int]) -> None:
         """While a node joins, pulled bundles wait for the donor's standing. Those of a long run would not fit into

@@ -16,7 +16,7 @@ All bundles of a run tell the same kind; here, on the wire and in the journal a 
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -48,6 +48,8 @@ Told = tuple[int, int] | bytes
 """What is told of a step: (loss, scalar), or a payload of at least one byte."""
 
 _PAYLOADS = struct.Struct(">QIH")
+_PACKED = struct.Struct(">QQIHI64s")
+_PAIR = struct.Struct(">Iq")
 _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
 
 VOTES_MAX = 4096
@@ -100,6 +102,11 @@ class Bundle(NamedTuple):
     def last(self) -> int:
         return self.step + len(self.probes) - 1
 
+    def contradicts(self, other: "Bundle") -> bool:
+        """Do both cover one step, though they differ? An honest origin signs no two such bundles."""
+        is_apart = self.origin != other.origin or self.last < other.first_covered or other.last < self.first_covered
+        return self != other and not is_apart
+
     def tells_of(self, span: Span) -> bool:
         """Was one of these steps measured for it?"""
         origin, first, last = span
@@ -116,6 +123,29 @@ class Bundle(NamedTuple):
             return b"".join((b"seedflood bundle 2\0", run_id, public_key, _payloads_signed(step, skipped, probes)))
         flat = probes[0] if count == 1 else chain.from_iterable(probes)
         return b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(step, skipped, count, *flat)
+
+
+def pack_bundles(bundles: Iterable[Bundle]) -> bytes:
+    """Bundles as bytes for a journal, each with what is told in one size."""
+    return b"".join(map(_packed, bundles))
+
+
+def unpack_bundles(data: bytes) -> Iterator[Bundle]:
+    """Undoes `pack_bundles`."""
+    place = 0
+    while place < len(data):
+        origin, step, skipped, count, size, signature = _PACKED.unpack_from(data, place)
+        begin, width = place + _PACKED.size, size or _PAIR.size
+        place = begin + count * width
+        told = [data[k : k + width] for k in range(begin, place, width)]
+        yield Bundle(origin, step, tuple(told if size else map(_PAIR.unpack, told)), skipped, signature)
+
+
+def _packed(bundle: Bundle) -> bytes:
+    told = [one if isinstance(one, bytes) else _PAIR.pack(*one) for one in bundle.probes]
+    size = len(told[0]) if isinstance(bundle.probes[0], bytes) else 0
+    head = _PACKED.pack(bundle.origin, bundle.step, bundle.skipped, len(told), size, bundle.signature)
+    return head + b"".join(told)
 
 
 bundle_of: Callable[[Iterable[object]], Bundle] = partial(tuple.__new__, Bundle)
@@ -207,7 +237,7 @@ class ClosedEpoch(AlgorithmMessage):
 
 @dataclass(frozen=True, slots=True)
 class BlockDigests(AlgorithmMessage):
-    """What the sender holds, by blocks of steps (`inquiry.Contents`): sent when replicas differ at equal frontiers.
+    """What the sender holds, by blocks of steps (`contents`): sent when replicas differ at equal frontiers.
 
     blocks: (origin, epoch, number of the block, how many bundles, the sum of their fingerprints).
     """
@@ -217,11 +247,19 @@ class BlockDigests(AlgorithmMessage):
 
 @dataclass(frozen=True, slots=True)
 class Equivocation(AlgorithmMessage):
-    """Two signed bundles of one origin: the proof that it contradicts itself. If both are of one step, `kept` stands.
-    Or `dropped` declares the step of `kept` as skipped, which was measured: then both stand (`inquiry`)."""
+    """Two signed bundles of one origin that contradict each other: the proof that it lies (`ends`)."""
 
-    kept: Bundle
-    dropped: Bundle
+    one: Bundle
+    other: Bundle
+
+    @property
+    def origin(self) -> OriginId:
+        return self.one.origin
+
+    @property
+    def end(self) -> int:
+        """The first step that either covers: from here on nothing of the origin counts."""
+        return min(self.one.first_covered, self.other.first_covered)
 
 
 def count_updates(bundles: Sequence[Bundle]) -> int:

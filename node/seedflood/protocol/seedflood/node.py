@@ -51,9 +51,8 @@ class Node(Swarm[Outputs]):
         self.applied = self.seedflood.applied
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.donors, self.inquiry, self.watch = exchange.donors, exchange.inquiry, exchange.watch
-        self.closings, self.contradicting = holdings.closings, holdings.contradicting
+        self.closings, self.ends = holdings.closings, exchange.ends
         self.certificates, self.voting = holdings.certificates, exchange.voting
-        self.may_insert = holdings.may_insert
         self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
 
     @property

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from seedflood.protocol.frontier import Frontier, Held, Span, spans
+from seedflood.protocol.frontier import Frontier, Held, Span
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, round_of
@@ -31,33 +31,19 @@ class Inventory:
     """What a journal holds.
 
     bundles: by epoch, the steps covered by bundles that are in no sum. sums: by epoch, the steps that its sum covers.
-    digests: by epoch, SHA-256 of the sum's unpacked coefficients, if it was taken while reading. contradicting: origins
-    with two bundles that cover one step of an epoch.
+    digests: by epoch, SHA-256 of the sum's unpacked coefficients, if it was taken while reading.
     """
 
     bundles: dict[int, Frontier] = field(default_factory=dict)
     sums: dict[int, tuple[Held, ...]] = field(default_factory=dict)
     digests: dict[int, bytes] = field(default_factory=dict, compare=False)
-    contradicting: set[OriginId] = field(default_factory=set, compare=False)
 
     def note(self, epoch: int, span: Span) -> None:
         """Notes the steps that a bundle of this epoch covers, or several that follow each other."""
         there = self.bundles.get(epoch)
         if there is None:
             there = self.bundles[epoch] = Frontier(ranges_max=sys.maxsize)
-        if there.holds_any(*span):
-            self.contradicting.add(span[0])
         there.add(*span)
-
-    def contradictions(self) -> set[OriginId]:
-        """The origins that skip in some bundles what they tell in others, in other epochs, too."""
-        found, whole = set(self.contradicting), Frontier(ranges_max=sys.maxsize)
-        for covered in self.bundles.values():
-            for span in spans(covered.held()):
-                if whole.holds_any(*span):
-                    found.add(span[0])
-                whole.add(*span)
-        return found
 
     def of_bundles(self) -> Frontier:
         return joined(self.bundles.values())

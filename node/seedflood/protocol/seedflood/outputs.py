@@ -11,7 +11,7 @@ from typing import Literal
 
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Equivocation, ReplicaDigest, Told, Update
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Update
 from seedflood.protocol.swarm import outputs as swarm
 
 CloseReason = Literal["all heard", "bound", "no waiting"]
@@ -92,29 +92,20 @@ class Pulled:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """Answers a proof to be settled: in the journal `new` has taken the place of `old`, another bundle of its step;
-    None: the step counted as skipped."""
-
-    old: Bundle | None
-    new: Bundle
-
-
-@dataclass(frozen=True, slots=True)
 class CutOff:
-    """Answers a cut: the journal has nothing left in the holes of a removed host. surplus: what it had."""
+    """Answers a cut: the journal has nothing left in the holes of an origin. surplus: what it had."""
 
     origin: OriginId
     surplus: Sequence[Bundle]
 
 
-Answer = Measured | ReplicaDigest | ClosedEpoch | Remade | Pulled | Replaced | CutOff
+Answer = Measured | ReplicaDigest | ClosedEpoch | Remade | Pulled | CutOff
 """What came of what a node wanted done (`Node.answer`): the digest of a `TakeDigest`, the sum of a `SumEpoch`."""
 
 
 @dataclass(slots=True)
 class Outputs(swarm.Outputs):
-    """Honoured by `Driver._honour`: adopt, bundles and members, cut, settle, send, pull, orders, compact, events,
+    """Honoured by `Driver._honour`: adopt, bundles and members, cut, send, pull, orders, compact, events,
     check."""
 
     adopt: list[ClosedEpoch] = field(default_factory=list)
@@ -129,11 +120,9 @@ class Outputs(swarm.Outputs):
     cut: list[tuple[OriginId, tuple[Span, ...]]] = field(default_factory=list)
     """Persist: what the journal has of this origin for one of these steps, and no sum covers, is deleted. Answered by
     a `CutOff`."""
-    settle: list[Equivocation] = field(default_factory=list)
-    """Persist the bundles of each proof that stand, unless the journal has them. Answered by a `Replaced`."""
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
-    """Compare these bundles, told by a neighbour, with the journal. If it has another bundle of the step, or none
-    because the step counts as skipped, call `Inquiry.contradicted`."""
+    """Compare these bundles, told by a neighbour, with the journal. If it has one that contradicts it, call
+    `Inquiry.contradicted`."""
 
     def order(self, order: Order) -> None:
         """One more for the compute thread."""

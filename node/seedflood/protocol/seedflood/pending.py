@@ -88,14 +88,6 @@ class Pending:
             waited_seconds=now - window.opened_at,
         )
 
-    def replace(self, old: Bundle, new: Bundle) -> bool:
-        """Replaces a waiting bundle by another; returns False if it was not waiting here."""
-        there = self._by_last.get(old.last, [])
-        if old not in there:
-            return False
-        there[there.index(old)] = new
-        return True
-
     def drop(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
         """Removes bundles that are applied in another way, as a part of a sum, or not at all. Returns them."""
         return self._pick(is_meant)

@@ -22,11 +22,12 @@ def applied_before(step: int, rules: Rules) -> int:
 def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
     """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody.
 
-    Hosts that left before the end do not count; those that left because they had finished do.
+    Hosts that left before the end do not count, nor do those that contradicted themselves (`ends`); those that left
+    because they had finished do.
     """
     end = rules.steps - 1
     others = (m for m in map(membership.spoken, membership.origins()) if m is not None and m.origin != origin)
-    others = (m for m in others if not m.has_left or m.last_step == end)
+    others = (m for m in others if not membership.is_silenced(m.origin) and (not m.has_left or m.last_step == end))
     steps = sorted(last for last in (frontier.last(m.origin) for m in others) if last >= 0)
     return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
 

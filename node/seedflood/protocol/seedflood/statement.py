@@ -26,7 +26,7 @@ REMAINS_MAX = 16
 
 
 class Remains(NamedTuple):
-    """What an origin holds of a removed host. digest: 32 bytes, equal on hosts that hold the same (`cuts`)."""
+    """What an origin holds of a removed host. digest: 32 bytes, equal on hosts that hold the same (`ends`)."""
 
     removed: OriginId
     digest: bytes

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import get_args
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.origin import OriginId
+from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.catchup import describe_progress
 from seedflood.protocol.seedflood.certificates import Certificates
-from seedflood.protocol.seedflood.cuts import Cuts
+from seedflood.protocol.seedflood.ends import Ends
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.window import Window
@@ -27,45 +27,50 @@ def add_to_view(
         view,
         refused=dict.fromkeys(get_args(Objection), 0) | dict(view.refused),
         members=tuple(
-            replace(member, mark=frontier.mark(member.origin), is_relay=member.origin in relays)
+            replace(member, mark=_mark(member.origin, frontier, presence), is_relay=member.origin in relays)
             for member in view.members
         ),
         window=_view_window(window, presence.membership, presence),
         catching_up=_view_catching_up(exchange, frontier),
         duplicates=duplicates,
-        equivocations=exchange.inquiry.count,
+        equivocations=len(exchange.ends.proofs),
     )
 
 
-def add_removals(view: View, cuts: Cuts, membership: Membership) -> View:
+def _mark(origin: OriginId, frontier: Frontier, presence: Presence) -> int:
+    """The step up to which everything is held of an origin that counts."""
+    return min(frontier.mark(origin), presence.membership.ended.get(origin, STEP_MAX))
+
+
+def add_removals(view: View, ends: Ends, membership: Membership) -> View:
     """The view with what hosts hold of those that were removed, in a closed run. Of one that was cut off, the last step
     that counts is shown, though the steps behind it are held as holes."""
     if view.roster is None:
         return view
-    removals = tuple(_view_removal(origin, view, cuts, membership) for origin in cuts.removed())
-    ends = {one.origin: one.held[-1][1] + 1 if one.held else 0 for one in removals if one.is_cut}
+    removals = tuple(_view_removal(origin, view, ends, membership) for origin in ends.removed())
+    last = {one.origin: one.held[-1][1] + 1 if one.held else 0 for one in removals if one.is_cut}
     return replace(
         view,
-        members=tuple(replace(member, mark=ends.get(member.origin, member.mark)) for member in view.members),
-        roster=replace(view.roster, removals=removals, contradicted=len(cuts.contradicted)),
+        members=tuple(replace(member, mark=last.get(member.origin, member.mark)) for member in view.members),
+        roster=replace(view.roster, removals=removals, contradicted=len(ends.refused)),
     )
 
 
-def _view_removal(origin: OriginId, view: View, cuts: Cuts, membership: Membership) -> RemovalView:
-    ours = cuts.digest(origin)
+def _view_removal(origin: OriginId, view: View, ends: Ends, membership: Membership) -> RemovalView:
+    ours = ends.digest(origin)
     those = [one for one in view.members if one.status not in ("self", "removed")]
     reached = [one for one in those if one.status in ("linked", "reachable")]
     told = {one.origin: stated(one).remains for one in membership.all()}
     same = [one for one in reached if (origin, ours) in told[one.origin]]
-    away = [one.name for one in those if one not in reached] + cuts.unknown({one.origin for one in view.members})
+    away = [one.name for one in those if one not in reached] + ends.unknown({one.origin for one in view.members})
     return RemovalView(
         origin=origin,
         name=membership.name(origin),
-        is_cut=cuts.is_cut(origin),
-        is_settled=cuts.is_settled(origin),
-        held=tuple((first, last) for _, first, last in cuts.held(origin)),
-        since=cuts.since,
-        content=cuts.content(origin),
+        is_cut=ends.is_cut(origin),
+        is_settled=ends.is_settled(origin),
+        held=tuple((first, last) for _, first, last in ends.held(origin)),
+        since=ends.since,
+        content=ends.content(origin),
         same=_names(same),
         others=_names(one for one in reached if one not in same),
         unreached=tuple(sorted(away)),

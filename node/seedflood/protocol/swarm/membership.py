@@ -42,6 +42,8 @@ class Membership:
         """What counts in place of the statements of those who may not take part, by origin."""
         self._stand_ins: set[OriginId] = set()
         """The origins of which `_members` has that."""
+        self.ended: dict[OriginId, int] = {}
+        """By origin that contradicted itself: from which step on nothing of it counts."""
         self._took_part: set[OriginId] = set()
         """The origins that took part before they were silenced."""
         self._removed: Collection[OriginId] = ()
@@ -182,7 +184,7 @@ class Membership:
 
     def is_silenced(self, origin: OriginId) -> bool:
         """May this origin not take part (any more)?"""
-        return origin in self._silenced
+        return origin in self._silenced or origin in self.ended
 
     def unjoined(self, clients: int, *, is_beginning: bool = False) -> int:
         """How many clients have still to come, for all to take part.

@@ -125,17 +125,13 @@ class BundleJournal(Journal):
             return None
         return self._bundles.find(origin, step)
 
-    def following(self, origin: OriginId, step: int) -> Bundle | None:
-        """The first bundle of an origin that begins with this step or a later one, unless a sum has taken its place."""
-        found = self._bundles.following(origin, step)
-        return found if found is not None and self.find(origin, found.step) == found else None
-
-    def replace(self, bundle: Bundle) -> None:
-        """Writes a bundle, durably, in the place of the one with the same origin and step, if there is one. For an
-        origin that contradicts itself: it published both, or declared the step as skipped."""
-        self._store.commit()  # what fails below undoes nothing else
-        with self._store.writing(durable=True):
-            self._bundles.replace(bundle)
+    def overlapping(self, bundle: Bundle) -> Iterator[Bundle]:
+        """The bundles of the same origin, but those in sums, that cover one of the steps that this one covers."""
+        for one in self._bundles.since(bundle.origin, bundle.first_covered):
+            if one.first_covered <= bundle.last and self._is_single(one):
+                yield one
+            if one.step > bundle.last:
+                return
 
     def cut(self, spans: Sequence[Span]) -> list[Bundle]:
         """Deletes all bundles of these steps, durably, unless a sum has taken their place. Returns them."""

@@ -140,19 +140,9 @@ class Bundles:
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         return next((one for one in self._read(origin, step, step) if one.step == step), None)
 
-    def following(self, origin: OriginId, step: int) -> Bundle | None:
-        return next((one for one in self._read(origin, step, STEP_MAX) if one.step >= step), None)
-
-    def replace(self, bundle: Bundle) -> None:
-        """Rewrites the strand that covers the bundle's step: with this bundle instead of the one of the same step, or
-        between its neighbours. If no strand covers the step, the bundle gets its own."""
-        origin, step = bundle.origin, bundle.step
-        start, strand = self._strand(origin, step)
-        if not strand or strand[-1].last < step:
-            self.add([bundle])
-            return
-        self.delete([(origin, start, start, STEP_MAX)])
-        self.add(sorted([bundle, *(one for one in strand if one.step != step)], key=lambda one: one.step))
+    def since(self, origin: OriginId, step: int) -> Iterator[Bundle]:
+        """The bundles of an origin that tell of this step or a later one, in order."""
+        return self._read(origin, step, STEP_MAX)
 
     def cut(self, origin: OriginId, first: int, last: int, *, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
         """Deletes those bundles of an origin that tell of the steps first..last and are meant. Returns them."""

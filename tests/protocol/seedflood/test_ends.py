@@ -1,14 +1,15 @@
-"""Cuts by hand: whatever nodes held of a removed host before, what they hold after it follows from the cut alone."""
+"""Ends by hand: whatever nodes held of an origin before, what they hold of it then follows from cut and proof alone."""
 
 import hashlib
 
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import hear, orders, tick
+from nodes import hear, linked, orders, tick
 from origins import A, B, C, make_rules, pretend_signature, verify
 
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import Equivocation, Updates
+from seedflood.protocol.seedflood.ends import Ends
+from seedflood.protocol.seedflood.messages import Bundle, Equivocation, Updates, pack_bundles, unpack_bundles
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import CutOff, Pulled, Rebuild
 from seedflood.protocol.seedflood.statement import stated
@@ -99,7 +100,7 @@ def test_hosts_that_held_anything_and_follow_one_cut_hold_the_same(held, kept, r
         [found | holes] * len(desks)
     )
     assert len({desk.node.frontier.digest() for desk in desks}) == 1
-    assert len({desk.node.seedflood.cuts.digest(C.id) for desk in desks}) == 1
+    assert len({desk.node.ends.digest(C.id) for desk in desks}) == 1
 
 
 @given(some_steps, some_steps, some_steps)
@@ -123,15 +124,39 @@ def test_what_is_outside_of_holes_is_taken_from_anybody_and_nothing_else():
     assert desk.node.admission.refused == {}  # what is in a hole is held
 
 
-def test_nothing_of_a_hole_comes_back_by_a_contradiction():
+def test_nothing_of_a_hole_comes_back():
     desk = Desk([0, 1])
     desk.follow(keeping((0, 2)))
-    skips_what_counts = C.bundle(4, skipped=3)
-    out = hear(desk.node, B, Updates((skips_what_counts,)))
+    out = hear(desk.node, B, Updates((C.bundle(4, skipped=3),)))
     assert (out.bundles, out.check) == ([], [])
-    out = hear(desk.node, B, Equivocation(C.bundle(3), skips_what_counts))
-    assert (out.settle, out.bundles) == ([], [])
-    assert set(desk.node.admission.refused) == {"cut"}
+
+
+@given(some_steps, some_steps, st.integers(0, STEPS - 1), st.booleans())
+def test_holes_of_a_cut_and_of_a_proof_add_up_whichever_comes_first(held, kept, end, is_proof_first):
+    desk, proof = Desk(held), Equivocation(C.bundle(end, scalar=1), C.bundle(end, scalar=2))
+    for is_proof in (is_proof_first, not is_proof_first):
+        if is_proof:
+            desk.node.received(B.id, proof, 0.0)
+            desk.carry_out()
+        else:
+            desk.follow(keeping(*ranges(kept)))
+    assert desk.steps == {step for step in held & kept if step < end}
+
+
+def test_a_proof_is_known_after_a_restart_and_told_to_who_links_then():
+    node = linked(B, C)
+    node.inquiry.contradicted(B.id, C.bundle(3, scalar=1), C.bundle(4, skipped=2))
+    (record,) = node.collect().records
+    again = Ends(node.rules, node.gate, node.seedflood.holdings, node._presence, node._outbox)
+    again.recall(dict([record]))
+    assert again.proofs == node.ends.proofs
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=3), st.booleans())
+def test_bundles_come_back_from_bytes_as_they_were(steps, is_payload):
+    probes = (b"abc", b"def") if is_payload else ((1, -2), (3, 4))
+    bundles = [Bundle(C.id, step, probes, step, bytes([step]) * 64) for step in steps]
+    assert list(unpack_bundles(pack_bundles(bundles))) == bundles
 
 
 def test_surplus_that_was_applied_is_taken_out_of_the_model_by_a_rebuild():
@@ -162,12 +187,12 @@ def test_a_step_that_nobody_has_holds_nobody_up_once_it_is_cut_off():
 
 def test_hosts_state_the_same_of_a_removed_one_when_they_hold_the_same():
     one, other = Desk([0, 1]), Desk([0, 1, 2])
-    assert one.node.seedflood.cuts.remains() != other.node.seedflood.cuts.remains()
+    assert one.node.ends.remains() != other.node.ends.remains()
     one.pull(C.bundle(2))
-    (same,) = one.node.seedflood.cuts.remains()
-    assert (same,) == other.node.seedflood.cuts.remains()
+    (same,) = one.node.ends.remains()
+    assert (same,) == other.node.ends.remains()
     one.follow(keeping((0, 2)))
-    assert one.node.seedflood.cuts.remains() == (same,)
+    assert one.node.ends.remains() == (same,)
     assert stated(A.member()).remains == ()
 
 
@@ -192,9 +217,9 @@ def test_a_host_on_the_roster_that_was_never_heard_of_counts_as_not_reached():
 
 def test_a_cut_is_settled_where_exactly_the_content_is_held_that_it_says():
     desk = Desk([0, 1])
-    content = desk.node.seedflood.cuts.content(C.id)
+    content = desk.node.ends.content(C.id)
     for told, is_settled in ((content, True), (bytes(32), False)):
         other = Desk([0, 1])
         entries = FROZEN.cutting(C.name, Cut.keeping([(0, 1)], 0, told)).entries
         other.follow(signed(Roster(2, entries)))
-        assert other.node.seedflood.cuts.is_settled(C.id) == is_settled
+        assert other.node.ends.is_settled(C.id) == is_settled
