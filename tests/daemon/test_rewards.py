@@ -25,7 +25,7 @@ def rows(tmp_path):
 async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_and_more_reward(cluster, rows):
     run = {**RUN, "clients": 3, "refresh_period": 12, "learning_rate": 0.1}
     await cluster.start("a", [], run, {"data": rows, "evaluate_examples": 16})
-    await cluster.start("b", ["a"], run, {"data": rows})
+    await cluster.start("b", ["a"], run, {"data": rows, "dtype": "bfloat16", "micro_batch": 3})
     c = await cluster.start("c", ["a", "b"], run, {"data": rows, "audit": 0.5})
     results = await cluster.finish()
     first = results[0]
