@@ -21,8 +21,8 @@ import numpy
 
 from benchmarks.measure import Metric, make_metric
 from seedflood.config import NodeSettings, RunSettings
+from seedflood.host.seedflood.audit import RESIDUALS_MAX, Audits, Residual, judge
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.audit import RESIDUALS_MAX, Audits, Residual, judge
 from seedflood.protocol.seedflood.messages import Told, Update
 from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_coefficients
 from seedflood.training.seedflood.telling import quantise

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from seedflood.host.seedflood.audit import Finding, Verdict
 from seedflood.identity import verify
-from seedflood.protocol.seedflood.audit import Finding, Verdict
 
 RUN = {"steps": 40, "train_examples": 64}
 ESTIMATES = {

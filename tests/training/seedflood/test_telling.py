@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from reference import tiny_replica
 
 from seedflood.config import RunSettings
+from seedflood.host.seedflood.audit import residual
 from seedflood.protocol.seedflood import payload as protocol
-from seedflood.protocol.seedflood.audit import residual
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients
 from seedflood.training.seedflood.gradient import Gradient

@@ -21,9 +21,9 @@ from dataclasses import replace
 from seedflood import durable
 from seedflood.config import NodeSettings
 from seedflood.host.engine import Shell
+from seedflood.host.seedflood.audit import Audits, Finding, Verdict
 from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.seedflood.audit import Audits, Finding, Verdict
 from seedflood.protocol.seedflood.messages import Bundle, Told
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Measure

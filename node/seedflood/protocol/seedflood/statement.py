@@ -34,7 +34,7 @@ class Remains(NamedTuple):
 
 class Rows(NamedTuple):
     """What an origin measures on: share number `place` (from 0) of `shares` of the run's training rows. digest: of all
-    of these. Whoever has the same rows can audit it (`audit`)."""
+    of these. Whoever has the same rows can audit it (`host/seedflood/audit`)."""
 
     place: int
     shares: int

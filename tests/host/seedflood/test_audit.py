@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 from origins import RUN_ID, A, B
 
-from seedflood.protocol.seedflood.audit import (
+from seedflood.host.seedflood.audit import (
     EVIDENCE_MAX,
     RESIDUALS_MAX,
     THRESHOLD,
