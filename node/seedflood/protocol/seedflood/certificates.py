@@ -144,8 +144,10 @@ class Certificates:
         return found
 
     def shortfall(self, epoch: int) -> tuple[str, list[OriginId]]:
-        """Why an epoch on which we voted has no certificate, and whose votes may give it one yet; nobody's if it never
-        gets one, since nobody votes twice."""
+        """Why an epoch on which we voted is not compacted, and whose votes may change that yet; nobody's if it stays
+        so, since nobody votes twice."""
+        if epoch in self._certified:
+            return "what counts has changed since hosts voted for its sum, so it stays as bundles", []
         votes, members = self._votes[epoch], self._membership.all()
         sides = Counter(vote.digests for vote in votes.values())
         counted = self._counted(epoch, votes) if self.is_by_majority else {*votes, *self._awaited(epoch, members)}

@@ -203,7 +203,8 @@ class Exchange:
 
     def _receive_bundles(self, peer: OriginId, bundles: Sequence[Bundle], terms: Terms) -> None:
         taken = self._holdings.receive(peer, bundles, terms)
-        self.inquiry.receive_again(peer, bundles)
+        if terms.is_answer:
+            self.inquiry.receive_again(peer, bundles)
         if taken:
             self.donors.progressed(peer, self._holdings.frontier)
         if self.is_joining:

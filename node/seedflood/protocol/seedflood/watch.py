@@ -8,7 +8,7 @@ digest equals a neighbour's again. If not, it was right all along.
 Nodes reach the same frontier at different moments. So both sides remember the last digests, and the one that has both
 compares them.
 
-If an origin has contradicted itself, the journal may hold something else now than the coefficients. Then these are
+If an origin has ended (`ends`), the journal may hold less now than the coefficients. Then these are
 *outdated* until they are rebuilt, and if that happens often, a rebuild has to wait for a while. Meanwhile their digest
 means nothing: none is taken, told or compared, and no node ends a run with them.
 """
@@ -35,7 +35,7 @@ REBUILD_SECONDS_MIN, REBUILD_SECONDS_MAX = 1.0, 3600.0
 help."""
 
 MEND_SECONDS_MIN, MEND_SECONDS_MAX = 2.0, 64.0
-"""The same for rebuilds because an origin contradicts itself. Whatever is settled in between goes into one rebuild."""
+"""The same for rebuilds because an origin has ended. Whatever is taken out in between goes into one rebuild."""
 
 Pairs = OrderedDict[bytes, bytes]
 
