@@ -13,7 +13,6 @@ from seedflood.host.backlog import Backlog, divided
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.batches import payload_bytes
 from seedflood.protocol.seedflood.messages import Bundle, Updates, Votes
-from seedflood.protocol.seedflood.outputs import Measure, Measured
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member, Members, Message
 
@@ -32,13 +31,11 @@ UNSAVED_BYTES_MAX = 256 << 20
 
 
 class BundleBacklog(Backlog):
-    """Also bundles since the last commit. measure, measured: the order and the round that wait for space."""
+    """Also bundles since the last commit."""
 
     def __init__(self, origin: OriginId) -> None:
         super().__init__(origin)
         self.bundles: list[Bundle] = []
-        self.measure: Measure | None = None
-        self.measured: Measured | None = None
         self._own: set[Bundle] = set()
         self._bytes = 0
 
@@ -83,12 +80,6 @@ class BundleBacklog(Backlog):
             case Members():
                 return super()._divide(message)
         return message, None
-
-    def take_round(self) -> tuple[Measure | None, Measured | None]:
-        """Called when there is space again. Returns and forgets (what to measure, what to publish)."""
-        waiting = self.measure, self.measured
-        self.measure = self.measured = None
-        return waiting
 
     def is_early(self, member: Member) -> bool:
         """Is it our own statement, and does it count steps that are not on the disk yet?"""

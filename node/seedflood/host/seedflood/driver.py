@@ -76,6 +76,8 @@ class SeedfloodDriver(Driver):
         super().__init__(node, journal, links, compute, observer, clock, backlog=BundleBacklog(node.origin))
         self._uncut: list[tuple[OriginId, Sequence[Span]]] = []
         """What is to be deleted when the disk has space."""
+        self._measured: Measured | None = None
+        """A round that waits for space on the disk to be published."""
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
         """Resumes from the journal. Its last bundles wait for their windows; all others are read and applied page by
@@ -139,7 +141,7 @@ class SeedfloodDriver(Driver):
 
     def answered(self, answer: Answer) -> None:
         if self.is_disk_full and isinstance(answer, Measured):
-            self._backlog.measured = answer
+            self._measured = answer
         else:
             super().answered(answer)
 
@@ -198,7 +200,7 @@ class SeedfloodDriver(Driver):
     def _give(self, order: Order) -> None:
         match order:
             case Measure() if self.is_disk_full:
-                self._backlog.measure = order
+                self._waiting.append(order)
             case Rebuild():
                 self._compute(Refill(self._journal.closed_epochs(), self._history(Frontier(order.frontier))))
             case _:
@@ -248,15 +250,11 @@ class SeedfloodDriver(Driver):
         self._journal.append(self._backlog.bundles, list(self._backlog.members.values()), durable=True)
 
     def _resume(self) -> None:
-        measure, measured = self._backlog.take_round()
-        withheld = self._backlog.release()
         self.node.seedflood.withhold(None, is_disk_full=False)
-        for peer, message in withheld:
-            self._send(peer, message)
+        measured, self._measured = self._measured, None
+        super()._resume()
         if measured is not None:
             self.answered(measured)
-        if measure is not None:
-            self._compute(measure)
         for origin, surplus in list(self._cut()):
             self.answered(CutOff(origin, surplus))
 
