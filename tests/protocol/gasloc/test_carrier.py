@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from seedflood.errors import DiskFullError
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.messages import Accept, Chunk, decode
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS
 from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
 
 ONE, OTHER = 1, 2
 UNDER_WAY = 5
@@ -39,7 +40,7 @@ class FullMemories(Memories):
 
 class End:
     def __init__(self, peer, chunk_bytes):
-        self.neighbours, self.peer, self.outbox, self.whole = Neighbours(), peer, Outbox(), []
+        self.neighbours, self.peer, self.outbox, self.whole = Neighbours(), peer, Outbox(Outputs), []
         self.neighbours.connect(peer, 1)
         self.carrier = Carrier(self.neighbours, FullMemories(1 << 40), self.outbox, chunk_bytes)
 

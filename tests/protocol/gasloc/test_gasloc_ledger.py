@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.protocol.gasloc.ledger import Account, Ledger, LedgerEntry
-from seedflood.protocol.gasloc.outbox import Outbox
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
 
 A, B = 7, 2**64 - 1
 DIGEST, OTHER = bytes(range(32)), bytes(32)
@@ -17,7 +18,7 @@ class Journal:
         self.open()
 
     def open(self):
-        self.outbox = Outbox()
+        self.outbox = Outbox(Outputs)
         self.ledger = Ledger(self.outbox)
         self.ledger.recall(self.records)
         return self.ledger

@@ -44,7 +44,6 @@ from seedflood.protocol.gasloc.orders import (
     TakeLocalSteps,
     Taken,
 )
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
@@ -64,6 +63,8 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
@@ -95,7 +96,9 @@ class Gasloc(Algorithm):
     Time. since: when we began to join, or to end. _forsaken_since: since when nobody could give us a copy.
     """
 
-    def __init__(self, rules: GaslocRules, presence: Presence, outbox: Outbox, sinks: Sinks, habits: Habits) -> None:
+    def __init__(
+        self, rules: GaslocRules, presence: Presence, outbox: Outbox[Outputs], sinks: Sinks, habits: Habits
+    ) -> None:
         bounds = habits.bounds
         self.round = 0
         self.life = Lifecycle()

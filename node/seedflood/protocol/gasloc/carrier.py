@@ -5,12 +5,13 @@ The receiver asks; the sender remembers only what it has offered.
 """
 
 from seedflood.protocol.gasloc.messages import Accept, Chunk, Saying, encode
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.rules import CHUNK_BYTES_MAX
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending, Sinks, key_of
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Opaque
 from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
 
 _Key = tuple[OriginId, bytes]
 
@@ -20,7 +21,7 @@ class Carrier:
     chunk_bytes: of a piece of a content."""
 
     def __init__(
-        self, neighbours: Neighbours, sinks: Sinks, outbox: Outbox, chunk_bytes: int = CHUNK_BYTES_MAX
+        self, neighbours: Neighbours, sinks: Sinks, outbox: Outbox[Outputs], chunk_bytes: int = CHUNK_BYTES_MAX
     ) -> None:
         self.bytes_sent = 0
         self.bytes_received = 0

@@ -17,12 +17,13 @@ from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.messages import NEWEST, Decline, Kind, Offer, Reason, Want
 from seedflood.protocol.gasloc.orders import Adopt, OpenCopy, Take
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending
 from seedflood.protocol.gasloc.trust import STILL_SECONDS, Trust, Watch
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.neighbours import Neighbours
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.view import CatchingUp
 
 CHANGES_MAX = 3
@@ -57,7 +58,7 @@ class Fetch:
         carrier: Carrier,
         trust: Trust,
         serve: "Serve",
-        outbox: Outbox,
+        outbox: Outbox[Outputs],
     ) -> None:
         self.donor: OriginId | None = None
         self.wanted = NEWEST
@@ -239,7 +240,7 @@ class Place:
 class Serve:
     """The side that gives copies: of the newest checkpoint, and of the replica with which we end."""
 
-    def __init__(self, bounds: Bounds, carrier: Carrier, outbox: Outbox) -> None:
+    def __init__(self, bounds: Bounds, carrier: Carrier, outbox: Outbox[Outputs]) -> None:
         self._least = bounds.least_bytes(STILL_SECONDS, CHANCES)
         self._carrier = carrier
         self._outbox = outbox

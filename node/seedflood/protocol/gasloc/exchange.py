@@ -15,7 +15,6 @@ from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.matching import Edge, Lottery, Matching, edge_of
 from seedflood.protocol.gasloc.messages import Decline, Kept, Kind, Offer, Outcome, Reason
 from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.pairing import Pairing, PairStage
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
@@ -23,6 +22,8 @@ from seedflood.protocol.gasloc.statement import known_links, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 
@@ -41,7 +42,7 @@ class Exchange:
         ledger: Ledger,
         carrier: Carrier,
         trust: Trust,
-        outbox: Outbox,
+        outbox: Outbox[Outputs],
     ) -> None:
         self.round = -1
         self.mixed = 0

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seedflood.protocol.gasloc.matching import weight
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.outputs import Record
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs, Record
 
 KEY_PREFIX = b"gasloc "
 
@@ -70,7 +70,7 @@ class Account:
 class Ledger:
     """One account per partner, each a record of the journal. serial: of the next checkpoint."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox[Outputs]) -> None:
         self.serial = 1
         self._accounts: dict[OriginId, Account] = {}
         self._outbox = outbox

@@ -4,7 +4,6 @@ Tell it what happened, including the answers of the compute side, then `collect`
 """
 
 from seedflood.protocol.gasloc.algorithm import Gasloc
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.statement import stated, unpack
 from seedflood.protocol.gasloc.transfer import Sinks
@@ -12,6 +11,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
+from seedflood.protocol.swarm.outbox import Outbox
 from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.swarm import Swarm
@@ -30,7 +30,7 @@ class GaslocNode(Swarm[Outputs]):
         habits: Habits | None = None,
         gate: Gate | None = None,
     ) -> None:
-        outbox, habits = Outbox(), habits or Habits()
+        outbox, habits = Outbox(Outputs), habits or Habits()
         self.rules = rules
         admission = MemberAdmission(rules, verify, gate, check_state=unpack)
         presence = Presence(rules, member, sign, admission, outbox)

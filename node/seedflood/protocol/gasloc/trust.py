@@ -5,8 +5,9 @@ All bytes of a content come from one neighbour, in one life of ours (`transfer.S
 than was offered, it was that neighbour.
 """
 
-from seedflood.protocol.gasloc.outbox import Outbox
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outputs
 from seedflood.protocol.swarm.presence import Presence
 
 DISTRUST_ROUNDS = 4
@@ -20,7 +21,7 @@ STILL_SECONDS = 30.0
 class Trust:
     """One judgement of each neighbour, for exchanges and copies. failures: how often each of them failed us."""
 
-    def __init__(self, presence: Presence, outbox: Outbox) -> None:
+    def __init__(self, presence: Presence, outbox: Outbox[Outputs]) -> None:
         self.failures: dict[OriginId, int] = {}
         self._until: dict[OriginId, tuple[int, int]] = {}
         """The round from which on its offers are taken again, and for how many rounds they were not."""

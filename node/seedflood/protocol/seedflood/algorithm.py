@@ -390,7 +390,7 @@ class SeedFlood(Algorithm):
             self.exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
-            self._outbox.outputs.order(Measure(step, self.rules.local_steps))
+            self._outbox.order(Measure(step, self.rules.local_steps))
             return
         self.life.enter(Phase.FINISHING)
         self.ending.since = now

@@ -157,7 +157,7 @@ class Holdings:
     def apply(self, window: ClosedWindow | None) -> None:
         """Orders these updates to be applied; None: nothing."""
         if window is not None:
-            self._outbox.outputs.order(window)
+            self._outbox.order(window)
 
     def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
         """The window has closed: applies what has come for it, and logs who was heard."""

@@ -123,7 +123,3 @@ class Outputs(swarm.Outputs):
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
     """Compare these bundles, told by a neighbour, with the journal. If it has one that contradicts it, call
     `Inquiry.contradicted`."""
-
-    def order(self, order: Order) -> None:
-        """One more for the compute thread."""
-        self.orders.append(order)

@@ -107,7 +107,7 @@ class DigestWatch:
         key = applied.digest()
         if not self.is_outdated and key not in self._asked and key not in self._ours:
             self._asked[key] = applied.held()
-            outbox.outputs.order(TakeDigest(key))
+            outbox.order(TakeDigest(key))
 
     def taken(
         self, said: ReplicaDigest, outbox: Outbox[Outputs], neighbours: Iterable[OriginId]
@@ -187,7 +187,7 @@ class DigestWatch:
         self._is_expected, self._outdated_at = self.is_outdated, _NEVER
         self.is_rebuilding = self._is_answered = True
         self._forget_ours()
-        outbox.outputs.order(Rebuild(applied.held()))
+        outbox.order(Rebuild(applied.held()))
         self.take(applied, outbox)
         return True
 

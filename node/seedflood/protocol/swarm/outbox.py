@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
-from seedflood.protocol.swarm.outputs import Event, EventLevel, Outputs
+from seedflood.protocol.swarm.outputs import Event, EventLevel, Outputs, Record
 
 Wanted = TypeVar("Wanted", bound=Outputs, covariant=True)
 
@@ -28,6 +28,21 @@ class Outbox(Generic[Wanted]):
 
     def send(self, peer: OriginId, message: Message) -> None:
         self._outputs.send.append((peer, message))
+
+    def order(self, order: Any) -> None:
+        """For the compute side."""
+        self._outputs.orders.append(order)
+
+    def carry(self, peer: OriginId) -> None:
+        """Something waits for the connection for contents."""
+        self._outputs.contents.add(peer)
+
+    def keep_record(self, record: Record) -> None:
+        """Keeps a record, which is durable before anything is sent. A later record replaces one with the same key."""
+        outputs = self._outputs
+        outputs.records = [one for one in outputs.records if one.key != record.key]
+        outputs.records.append(record)
+        outputs.is_durable = True
 
     def tell(self, name: str, level: EventLevel = "info", /, **facts: Any) -> None:
         """A fact for the log."""
