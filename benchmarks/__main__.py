@@ -33,6 +33,7 @@ from benchmarks import (
     rates,
     reward,
     scale,
+    server,
     soak,
     step,
     unlearning,
@@ -51,6 +52,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "wire": wire.run,
     "latency": latency.run,
     "scale": scale.run,
+    "server": server.run,
 }
 LONG = (
     "audits",

@@ -278,6 +278,22 @@ def test_there_are_few_settings():
     assert len(keys) <= SETTINGS_MAX
 
 
+def test_a_relay_is_for_updates_and_for_one_run(write):
+    relay = '[node]\nrole = "relay"\n'
+    with pytest.raises(ConfigError, match="exchanges whole replicas between neighbours, which no relay carries"):
+        load_settings(write(GASLOC + relay))
+    with pytest.raises(ConfigError, match=r"a relay serves one run: take \[node\] then out"):
+        load_settings(write(relay + 'then = "./next.toml"\n'))
+    assert load_settings(write(relay + 'then = "serve"\n')).node.then == "serve"
+
+
+def test_a_relay_needs_neither_model_nor_rows(write, tmp_path):
+    run = f'[run]\nmodel = "{tmp_path}/none"\nobjective.task = "lm"\n'
+    check_folders(load_settings(write(run + '[node]\nrole = "relay"\n')))
+    with pytest.raises(ConfigError, match="none"):
+        check_folders(load_settings(write(run)))
+
+
 def test_pins_are_the_keys_of_some_peers(write):
     key = "0123456789abcdef" * 4
     text = f'[[peers]]\naddress = "b:1"\norigin = "{key}"\n[[peers]]\naddress = "c:1"\n'

@@ -47,6 +47,32 @@ def test_the_roster_is_the_operators_and_names_all_hosts(tmp_path):
         assert (tmp_path / "run" / name / "roster.json").read_bytes() == (tmp_path / "run/roster.json").read_bytes()
 
 
+def test_a_relay_is_dialled_by_all_and_counts_as_nobody(tmp_path):
+    found(parse_hosts(["ada", "bob"], ["server=10.0.0.3:7070"]), {}, tmp_path / "run")
+    read = {name: load_settings(tmp_path / "run" / name / "peers.toml") for name in ("ada", "bob", "server")}
+    assert {settings.run.clients for settings in read.values()} == {2}
+    assert {name: (one.node.role, one.node.shard) for name, one in read.items()} == {
+        "ada": ("train", "1/2"),
+        "bob": ("train", "2/2"),
+        "server": ("relay", None),
+    }
+    assert {name: len(one.peers) for name, one in read.items()} == {"ada": 1, "bob": 1, "server": 0}
+    roster = read_roster(tmp_path / "run" / "roster.json").roster
+    assert {entry.name: entry.roles for entry in roster.entries} == {
+        "ada": ("train",),
+        "bob": ("train",),
+        "server": ("relay",),
+    }
+
+
+def test_a_relay_that_nobody_reaches_or_that_cannot_serve_the_run_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="a relay is there to be reached"):
+        parse_hosts(["ada=h:1", "bob"], ["server"])
+    with pytest.raises(ConfigError, match="no relay carries"):
+        found(parse_hosts(["ada", "bob"], ["server=h:1"]), {"mode": "gasloc"}, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_two_runs_with_the_same_settings_are_two_runs(tmp_path):
     for name in ("one", "two"):
         found([PlannedHost("alpha")], {}, tmp_path / name)

@@ -85,6 +85,8 @@ def parse_hosts(texts: Sequence[str], relays: Sequence[str] = ()) -> list[Planne
         seen = [getattr(host, what) for host in hosts if getattr(host, what) is not None]
         if (twice := next((one for one in seen if seen.count(one) > 1), None)) is not None:
             raise UsageError(f"two hosts have the {what} {twice}.")
+    if (unreached := next((host for host in hosts if host.role == "relay" and host.address is None), None)) is not None:
+        raise UsageError(f"a relay is there to be reached: say where it listens, {unreached.name}=HOST:PORT.")
     if len(hosts) > 1 and all(host.address is None for host in hosts):
         raise UsageError(f"nobody can be reached: say where at least one host listens, {hosts[0].name}=HOST:PORT.")
     return hosts
@@ -117,7 +119,8 @@ def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data:
     usual = {"name": "first", "model": "embedded", **DEFAULT_RUNS.get(mode, {})}
     trainers = [host for host in hosts if host.role == "train"]
     tables = merge(usual, run, {"clients": len(trainers)})
-    task = combine({"run": tables}, None, "settings").run.objective.task
+    role = hosts[-1].role  # relays come last, and not every run can have them
+    task = combine({"run": tables, "node": {"role": role}}, None, "settings").run.objective.task
     rows = _choose_rows(task, data, is_own=bool({"model", "objective"} & run.keys()))
     try:
         out.mkdir(parents=True, exist_ok=True, mode=0o700)
