@@ -61,6 +61,8 @@ class Host:
 
     node: Swarm[Any]
     driver: Driver
+    is_relay = False
+    """Does it take part in nothing?"""
     turns = 0
     """How many events its processes have handled."""
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from seedflood.protocol.swarm.roster import Cut, Entry, Roster
+from seedflood.protocol.swarm.roster import Cut, Entry, Role, Roster
 from simulation.host import Host
 from simulation.work import Pace
 from simulation.world import World
@@ -21,7 +21,7 @@ class Operator:
         """removed: hosts that are removed from the beginning."""
         self.key = world.rng.randbytes(32)
         self._world = world
-        entries = [Entry(h.name, h.public_key, () if h.index in removed else ("train",)) for h in world.hosts]
+        entries = [Entry(h.name, h.public_key, () if h.index in removed else _roles(h)) for h in world.hosts]
         self.roster = self.first = self.sign(Roster(1, tuple(entries)))
         for host in world.hosts:
             host.operator, host.roster = self.key, self.roster
@@ -48,7 +48,7 @@ class Operator:
         host = self._world.hosts[index]
         self._world.cast_out(host.origin)
         end = round(self._world.clock.now + seconds)
-        self._tell(self.roster.adding(Entry(host.name, host.public_key, not_after=end)), at)
+        self._tell(self.roster.adding(Entry(host.name, host.public_key, _roles(host), not_after=end)), at)
 
     def admit(self, neighbours: Sequence[int], *, at: int) -> Host:
         """Puts a new host, which knows the addresses of these hosts, onto the roster. It and the host `at` have the
@@ -95,6 +95,10 @@ class Operator:
         for index in neighbours:
             world.network.add((index, host.index), dialler=host.index)
         return host
+
+
+def _roles(host: Host) -> tuple[Role, ...]:
+    return ("relay",) if host.is_relay else ("train",)
 
 
 def close(world: World[Any], draws: random.Random) -> Operator:

@@ -89,7 +89,13 @@ def test_relays_stand_every_fault(window, profile, seed):
     assert result.frontiers_equal
 
 
-def test_liars_beside_a_relay_move_nobody():
-    result = simulate(Plan(6, "grid", 3, 12, "bounded", "liars", relays=3))
+def test_in_a_closed_run_relays_follow_the_roster_and_nobody_awaits_them():
+    result = simulate(Plan(6, "grid", 1, 16, "bounded", closed=True, relays=3))
+    assert result.is_good, (result.violations, result.stuck)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_liars_beside_a_relay_move_nobody(seed):
+    result = simulate(Plan(6, "grid", seed, 12, "bounded", "liars", relays=3))
     assert not result.violations
     assert result.digests_equal

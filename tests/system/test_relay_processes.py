@@ -127,6 +127,20 @@ def test_a_relay_needs_nothing_that_training_needs_and_ends_with_the_hosts(hosts
     assert not relay.has_said("waiting")
 
 
+@pytest.mark.parametrize(
+    ("entry", "words"), [("node_main", ()), ("main", ("generate", "--model", "embedded", "a gripping film"))]
+)
+def test_whoever_needs_a_model_hears_how_to_install_what_is_missing(tmp_path: Path, entry: str, words: tuple[str, ...]):
+    (tmp_path / "peers.toml").write_text('[node]\nlisten = ""\n')
+    program = WITHOUT_EXTRA.replace("import main", f"import {entry} as main")
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 78
+    assert "pip install 'seedflood[train]'" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def test_a_relay_that_is_killed_knows_the_run_when_it_comes_back_and_serves_who_lost_its_disk(hosts: Hosts):
     swarm = Swarm(hosts, [(free_address(), "")], steps=200)
     relay, host = swarm.relays[0], swarm.hosts[0]

@@ -76,8 +76,7 @@ class Enrolment:
             _log.error("the roster is not kept; after a restart this host may know an older one", reason=str(error))
 
     def _check(self, identity: Identity, node: NodeSettings) -> None:
-        """Raises ConfigError if this host is not on the roster, or has not the role there that it takes here. Who may
-        train may relay."""
+        """Raises ConfigError if this host is not on the roster, or has not the role there that it takes here."""
         name = node.name
         roster = self.gate.roster
         entry = roster.of_key(identity.public_key) if roster is not None else None
@@ -101,10 +100,10 @@ class Enrolment:
         if not self.gate.may_link(identity.public_key):
             first, last = (spell_time(at) if at is not None else "-" for at in (entry.not_before, entry.not_after))
             raise ConfigError(f"the roster (serial {serial}) lists this host only from {first} to {last}.")
-        if node.role not in entry.roles and "train" not in entry.roles:
+        if node.role not in entry.roles:
             raise ConfigError(
                 f"the roster (serial {serial}) lists this host with the role {', '.join(entry.roles)}, and it was "
-                f"started to {node.role}; a host with the role relay is started by `seedflood relay`."
+                f"started to {node.role}: `seedflood relay` is for the role relay, `seedflood-node` for train."
             )
 
 
