@@ -37,6 +37,7 @@ from benchmarks import (
     soak,
     step,
     unlearning,
+    weeks,
     wire,
 )
 from benchmarks.measure import Metric, report
@@ -70,6 +71,7 @@ LONG = (
     "reward",
     "soak",
     "unlearning",
+    "weeks",
 )
 """Only by name: they take minutes and hours."""
 PARTS: Mapping[str, Collection[str]] = {
@@ -129,6 +131,7 @@ def main(
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
         "unlearning": partial(unlearning.run, part or ()),
+        "weeks": weeks.run,
     }
     if name is not None and name not in known:
         raise typer.BadParameter(f"there is no benchmark {name!r}; choose one of {', '.join(known)}")

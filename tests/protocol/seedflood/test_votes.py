@@ -307,5 +307,7 @@ def test_where_a_majority_is_enough_an_epoch_is_given_up_once_none_can_come_abou
     run = closed_run(A, B, C, D)
     assert found(run, *votes(ONE, A, B), *votes(OTHER, C)) is None
     assert run.shortfall(0) == ("votes are missing", [D.id])
+    assert run.waiting() == [0]
     run.take(D.vote(OTHER))
     assert run.shortfall(0)[1] == []
+    assert run.waiting() == [], "nobody is asked for votes that do not help"

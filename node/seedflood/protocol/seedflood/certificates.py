@@ -111,8 +111,9 @@ class Certificates:
         return votes + [second for _, second in self.doubles.values()]
 
     def waiting(self) -> list[int]:
-        """The epochs on which we voted, and that have no certificate yet."""
-        return [vote.epoch for vote in self.ours() if vote.epoch not in self._certified]
+        """The epochs on which we voted, that have no certificate, and may get one yet."""
+        open_epochs = (vote.epoch for vote in self.ours() if vote.epoch not in self._certified)
+        return [epoch for epoch in open_epochs if self.shortfall(epoch)[1]]
 
     def of(self, epoch: int) -> EpochDigest | None:
         """What the certificate of an epoch says, if there is one."""
