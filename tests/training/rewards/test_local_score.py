@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from seedflood.training.rewards.local import Limits, LocalScore, read_source
 from seedflood.training.rewards.scorer import Guarded
 
 FILE = """
-import ctypes, math, os, socket, subprocess, sys, threading, time
+import ctypes, math, multiprocessing, os, shutil, socket, subprocess, sys, threading, time
 
 def score(prompt, completion, row):
     print("this goes nowhere")
@@ -62,6 +63,10 @@ def test_the_function_sees_prompt_completion_and_row(score, caplog):
         ("subprocess.run(['true'])", "PermissionError"),
         ("os.system('true')", "PermissionError"),
         ("os.fork()", "PermissionError"),
+        ("[one := multiprocessing.get_context('spawn').Process(), one.start()]", "PermissionError"),
+        ("os.remove('/none')", "PermissionError"),
+        ("os.mkdir('/none')", "PermissionError"),
+        ("shutil.rmtree('/none')", "PermissionError"),
     ],
 )
 def test_what_goes_wrong_counts_as_nothing_is_told_once_and_the_next_text_is_scored(score, caplog, text, kind):
@@ -86,10 +91,30 @@ def test_one_process_scores_many_texts_and_another_one_follows_a_crash(score):
     assert score("", "os.getpid() / 2**40", {}) not in (0.0, first)
 
 
-def test_nothing_is_written(score, tmp_path, caplog):
-    assert score("", f"open({str(tmp_path / 'file')!r}, 'w').write('a' * 100_000)", {}) == 0.0
-    assert caplog.messages[0].startswith("score file.py:score: OSError")
-    assert not any(path.stat().st_size for path in tmp_path.iterdir())
+@pytest.mark.parametrize("opens", ["open({!r}, 'w')", "open({!r}, 'r+')", "os.open({!r}, os.O_WRONLY | os.O_TRUNC)"])
+def test_nothing_is_written_and_what_is_there_stays(score, tmp_path, caplog, opens):
+    (tmp_path / "file").write_text("kept")
+    assert score("", opens.format(str(tmp_path / "file")), {}) == 0.0
+    assert caplog.messages[0].startswith("score file.py:score: PermissionError (a score may not use open to write)")
+    assert (tmp_path / "file").read_text() == "kept"
+    assert score("", f"len(open({str(tmp_path / 'file')!r}).read()) / 10", {}) == 0.4
+
+
+@pytest.mark.parametrize("said", ["'a' * 99_999", "'nothing' + chr(10)"])
+def test_what_writes_where_answers_belong_is_ended_and_the_next_text_is_scored(score, caplog, said):
+    """The pipe of the answers is a file like any other, for who looks for it."""
+    frames = "sys._getframe(3).f_locals['answers']"
+    assert score("", f"[{frames}.write({said}), {frames}.flush()]", {}) == 0.0
+    assert caplog.messages[0].startswith("score file.py:score: wrote where only answers belong")
+    assert score("", "0.5", {}) == 0.5
+
+
+def test_what_a_score_starts_in_spite_of_all_ends_with_it():
+    """A library in C asks nobody."""
+    local = LocalScore("file.py", FILE.encode(), "score", LIMITS)
+    started = os.pidfd_open(round(local("", "ctypes.CDLL(None).fork() or time.sleep(99)", {})))
+    local.close()
+    assert select.select([started], [], [], 20.0)[0]
 
 
 def test_the_kernel_refuses_the_network_too(score):

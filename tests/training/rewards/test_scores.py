@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.errors import ConfigError
+from seedflood.training.rewards import local
 from seedflood.training.rewards.scorer import Guarded
 from seedflood.training.rewards.scores import KINDS, columns_of, is_code, make_scorer
 
@@ -38,9 +39,14 @@ def test_every_kind_is_among_these():
     assert {spec.partition(":")[0] for spec in SPECS} == {*KINDS}
 
 
+@pytest.fixture(scope="module")
+def scores():
+    return {spec: make_scorer(spec) for spec in SPECS}
+
+
 @given(st.sampled_from([*SPECS]), st.text(max_size=30), st.dictionaries(st.sampled_from([*ROW]), st.text(max_size=5)))
-def test_a_score_is_a_number_within_its_range_whatever_is_written_and_whatever_the_row(spec, text, row):
-    score = make_scorer(spec)
+def test_a_score_is_a_number_within_its_range_whatever_is_written_and_whatever_the_row(scores, spec, text, row):
+    score = scores[spec]
     values = {score("prompt", text, row) for _ in range(2)}
     assert len(values) == 1
     assert 0 <= values.pop() <= 1
@@ -95,6 +101,18 @@ def test_what_cannot_score_is_refused(spec, sentence):
     with pytest.raises(ConfigError) as caught:
         make_scorer(spec)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "row"), [("regex:^(a+)+$", {}), ("json", {"schema": {"type": "string", "pattern": "^(a+)+$"}})]
+)
+def test_a_pattern_that_looks_for_ever_stops_nothing_else(monkeypatch, caplog, spec, row):
+    """Python's `re` holds all threads of its process."""
+    monkeypatch.setattr(local, "LIMITS", local.LIMITS._replace(cpu_seconds=1))
+    score = make_scorer(spec)
+    assert score("", f'"{"a" * 40}!"' if row else f"{'a' * 40}!", row) == 0.0
+    assert caplog.messages == [f"score {spec}: ended its process (exit status -24); such a text counts as 0"]
+    assert score("", '"aa"' if row else "aa", row) == 1.0
 
 
 @pytest.mark.parametrize("task", ["countdown", "puzzle24", "spiral_matrix", "n_queens", "polynomial_multiplication"])

@@ -1,10 +1,11 @@
 """The process of a local score: a script of its own, which `local` starts. Standard library only.
 
 What it reads is one JSON object per line: first what to load and within which limits, then texts to score. It answers
-each with one line. The kernel holds the limits; network and programs are refused twice, by Python, which says so in the
-same way on every host, and by namespaces where the kernel gives them to a user.
+each with one line. The kernel holds the limits. Programs and changes to files are refused by Python; so is the network,
+and once more by a namespace where the kernel gives one to a user.
 """
 
+import _posixsubprocess
 import ctypes
 import json
 import math
@@ -15,8 +16,13 @@ import time
 from typing import Any, TextIO
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
-REFUSED = ("socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "pty.spawn")
+REFUSED = (
+    *("socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "pty.spawn"),
+    *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown"),
+    "shutil.",
+)
 """Audit events of Python."""
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 DETAIL_CHARACTERS_MAX = 200
 
 
@@ -58,6 +64,7 @@ def _confine(memory_bytes: int) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     if sys.platform == "linux":
         ctypes.CDLL(None).unshare(CLONE_NEWUSER | CLONE_NEWNET)
+    vars(_posixsubprocess)["fork_exec"] = lambda *args: _refuse("subprocess.fork_exec", args)  # it has no audit event
     sys.addaudithook(_refuse)
 
 
@@ -67,9 +74,10 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def _refuse(event: str, _: Any) -> None:
-    if event.startswith(REFUSED):
-        raise PermissionError(f"a score may not use {event}")
+def _refuse(event: str, args: tuple[Any, ...]) -> None:
+    is_write = event == "open" and args[0] != os.devnull and args[2] & WRITES
+    if is_write or event.startswith(REFUSED):
+        raise PermissionError(f"a score may not use {event}{' to write' if is_write else ''}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Such a file is code, so a host runs it only if its operator allows it, and only the file whose SHA-256 stands in
 `[run]`: nothing of it ever comes over the network. The process lives as long as the score and takes one text after the
-other. It has limits of CPU, memory and time for each; it may not write files, start programs or open sockets
+other. It has limits of CPU, memory and time for each; it may not change files, start programs or open sockets
 (`inside`). This guards against mistakes of the author, not against malice: the file can read what the node can.
 
 One text that loops or crashes ends the process, and the next one gets another. Hashes of Python are not random there,
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,8 @@ from seedflood.training.rewards import inside
 from seedflood.training.rewards.scorer import ScoreError
 
 LOADING_SECONDS_MAX = 60.0
+ANSWER_BYTES_MAX = 4096
+"""A number, or a fault with a detail (`inside`)."""
 
 
 class Limits(NamedTuple):
@@ -59,8 +62,8 @@ def read_source(path: Path, sha256: str | None) -> bytes:
 class LocalScore:
     """The function of this name in a source, as a score. Raises ConfigError if it cannot be loaded."""
 
-    def __init__(self, path: Path, source: bytes, function: str, limits: Limits = LIMITS) -> None:
-        self._limits = limits
+    def __init__(self, path: Path, source: bytes, function: str, limits: Limits | None = None) -> None:
+        self._limits = limits or LIMITS
         self._first = {"source": source.decode(errors="replace"), "path": str(path), "function": function}
         try:
             self._start()
@@ -75,11 +78,12 @@ class LocalScore:
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-s", "-P", str(inside.__file__)],
+            [sys.executable, "-P", str(inside.__file__)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
             cwd="/",
+            start_new_session=True,
         )
         self.close = weakref.finalize(self, _end, self._process)
         limits = self._limits._asdict()
@@ -97,20 +101,26 @@ class LocalScore:
             while not reply.endswith(b"\n"):
                 if not select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
                     raise ScoreError("took too long", f"more than {seconds:g} s")
-                if not (piece := os.read(stdout.fileno(), 4096)):
+                if not (piece := os.read(stdout.fileno(), ANSWER_BYTES_MAX)):
                     raise ScoreError("ended its process", f"exit status {self._process.wait()}")
                 reply += piece
+                if len(reply) > ANSWER_BYTES_MAX:
+                    raise ScoreError("wrote where only answers belong")
+            answer = json.loads(reply)
+        except ValueError:
+            self.close()
+            raise ScoreError("wrote where only answers belong") from None
         except (ScoreError, OSError):
             self.close()
             raise
-        answer = json.loads(reply)
         if "kind" in answer:
             raise ScoreError(answer["kind"], answer["detail"])
         return float(answer["score"])
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.kill()
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)  # with what it has started
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:

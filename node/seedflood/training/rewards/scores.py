@@ -53,10 +53,18 @@ def _choice(spec: str, words: str) -> Scorer:
     return answers.choice(_list(spec, words, "the words to choose from, as in choice:yes,no"))
 
 
+def _apart(made_by: str) -> Scorer:
+    """A score of `answers` in a process of its own, for a pattern may search what a model wrote for ever, and Python's
+    `re` lets nothing else run meanwhile. Raises ConfigError."""
+    source = f"from {answers.__name__} import *\nscore = {made_by}"
+    return LocalScore(Path(str(answers.__file__)), source.encode(), "score")
+
+
 def _regex(spec: str, pattern: str) -> Scorer:
     if not pattern:
         raise ConfigError(f'The score "{spec}" needs a pattern, as in regex:^yes: add it.')
-    return answers.regex(pattern)
+    answers.regex(pattern)
+    return _apart(f"regex({pattern!r})")
 
 
 def _length(spec: str, characters: str) -> Scorer:
@@ -66,7 +74,8 @@ def _length(spec: str, characters: str) -> Scorer:
 
 
 def _json(spec: str, keys: str) -> Scorer:
-    return answers.json_object(_list(spec, keys, "keys, as in json:name,age") if keys else [])
+    named = _list(spec, keys, "keys, as in json:name,age") if keys else []
+    return _apart(f"json_object({named!r})")  # a schema may have patterns
 
 
 def _gym(spec: str, task: str) -> Scorer:
