@@ -358,7 +358,9 @@ class Links:
         try:
             async with self._door.enter(context):
                 await self.credentials.introduce(context)
-                frame = await stream.read()
+                frame = None if stream.is_look else await stream.read()
+            if stream.is_look:
+                return
             hello = _as_hello(frame)
             stream.handshake = (0, 0, len(frame or b""))
             check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot hear a refusal

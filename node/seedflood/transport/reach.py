@@ -22,7 +22,7 @@ from seedflood.errors import PeerError
 from seedflood.transport.codec import Seen
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.link import BROKEN, Link
-from seedflood.transport.server import CHANNEL_OPTIONS, DialledStream
+from seedflood.transport.server import CHANNEL_OPTIONS, LOOK, DialledStream
 
 LOOK_SECONDS_MAX = 3.0
 AGAIN_SECONDS = 600.0
@@ -76,7 +76,7 @@ class LookBack:
     async def _answers(self, address: str, key: bytes) -> bool:
         """Does the host with this key answer there?"""
         way = self._credentials().open(address, CHANNEL_OPTIONS)
-        stream = DialledStream(way.channel, address)
+        stream = DialledStream(way.channel, address, listen_port=LOOK)
         try:
             async with asyncio.timeout(LOOK_SECONDS_MAX):
                 await stream.connect()

@@ -26,6 +26,9 @@ TOKEN_KEY = "seedflood-contents-bin"
 PORT_KEY = "seedflood-port"
 """Metadata of a link: where its dialler listens; 0: nowhere."""
 
+LOOK = "look"
+"""In its place: the dialler only wants to know who answers (`reach`)."""
+
 TOKEN_BYTES = 16
 PORT_MAX = 65_535
 
@@ -90,7 +93,7 @@ class DialledStream:
         path: str = LINK_PATH,
         token: bytes = b"",
         *,
-        listen_port: int = 0,
+        listen_port: int | str = 0,
     ) -> None:
         self.source = address
         self.token = token or secrets.token_bytes(TOKEN_BYTES)
@@ -141,6 +144,7 @@ class AcceptedStream:
         self.source = host_of(context.peer())
         self.token = next((bytes(value) for key, value in context.invocation_metadata() or () if key == TOKEN_KEY), b"")
         port = next((str(value) for key, value in context.invocation_metadata() or () if key == PORT_KEY), "")
+        self.is_look = port == LOOK
         self.listen_port = int(port) if re.fullmatch(r"\d{1,5}", port) and int(port) <= PORT_MAX else 0
         self.handshake = (0, 0, 0)
 
