@@ -31,6 +31,7 @@ from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import packed_bytes_max
+from seedflood.protocol.seedflood.epochs import EPOCH_BYTES_MAX
 from seedflood.protocol.seedflood.form import Form, unpack_form
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
@@ -106,7 +107,8 @@ class RelayEngine(Engine):
 
     @property
     def frame_bytes_max(self) -> int:
-        return packed_bytes_max(self._rules.epoch_bytes)
+        """How large an epoch is, a neighbour has told: what is kept of one follows from what the wire carries."""
+        return packed_bytes_max(min(self._rules.epoch_bytes, EPOCH_BYTES_MAX))
 
     def assemble(self, shell: Shell, member: Member) -> None:
         self._shell = shell
