@@ -105,6 +105,11 @@ def test_a_folder_at_the_working_directory_does_not_stand_for_one_that_is_missin
             ["rows.tsv"],
             "there is no file or folder .*/rows.csv; correct .node. data",
         ),
+        (
+            '[run.objective]\ntask = "reward"\nscore = "mine.py:best"\n',
+            (),
+            'score = "mine.py:best" is code: set allow_code = true in .node. if this host may run it',
+        ),
         ('[run]\nmodel = "tiny"\n', ["tiny/x"], "/tiny has no config.json; put it there, or correct model in .run."),
         ('[run.objective]\ntask = "lm"\n', [], '"lm" needs rows: .* or to "embedded" for some that come with the pack'),
         ('[run.objective]\ntask = "prompted"\n', [], '"prompted" needs rows: set .node. data .* data set of the hub.$'),

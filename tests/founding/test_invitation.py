@@ -9,10 +9,10 @@ import pytest
 
 from seedflood.config import load_settings
 from seedflood.errors import BindError, ConfigError, NotRunningError, PeerError, UsageError
-from seedflood.founding import invitation
+from seedflood.founding import enrolling, invitation
 from seedflood.founding.enrolling import Desk, invite_host, join_run
 from seedflood.founding.invitation import Code, join
-from seedflood.founding.plan import found, parse_hosts
+from seedflood.founding.plan import explain, found, parse_hosts
 from seedflood.identity import Identity
 from seedflood.roster_file import read_roster
 
@@ -173,6 +173,21 @@ async def test_what_does_not_belong_together_is_told_before_anybody_comes(run, t
         await invite_host(desk_of(run), "delta", ("train",), "127.0.0.1", 1.0, print)
     with pytest.raises(BindError, match="cannot listen"):
         await invite_host(desk_of(run), "delta", ("train",), "192.0.2.1:7070", 1.0, print)
+
+
+async def test_nobody_lets_code_run_on_another_host(run, tmp_path):
+    path = run / "newcomer.toml"
+    path.write_text(path.read_text().replace("[node]\n", "[node]\nallow_code = true\n", 1))
+    with pytest.raises(ConfigError, match="take allow_code out of "):
+        desk_of(run)
+
+
+async def test_code_is_not_allowed_by_who_invites(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(enrolling, "explain", lambda layer: explain({**layer, "node": {"allow_code": True}}))
+    async with Open(run) as open_one:
+        with pytest.raises(PeerError, match="allow_code = true, which only this host may say"):
+            await join_run(open_one.code, tmp_path / "delta", "")
+    assert not (tmp_path / "delta" / "peers.toml").exists()
 
 
 @pytest.mark.parametrize("code", ["", "a:1", "a:1/b/c", "nowhere/aa/bb", "a:1/" + "a" * 26 + "/" + "!" * 26])

@@ -306,6 +306,7 @@ def check_folders(settings: Settings) -> None:
     node, run = settings.node, settings.run
     if node.role == "relay":
         return
+    check_code(run, node)
     model = Path(run.model if node.model_path is None else node.model_path)
     if model.is_absolute() and not (model.is_file() and model.suffix == ".gguf"):
         _check_folder(model, MODEL_FILE, "model in [run], or model_path in [node]")
@@ -319,6 +320,14 @@ def check_folders(settings: Settings) -> None:
         raise ConfigError(
             f'task = "{run.objective.task}" needs rows: set [node] data to a file or folder of rows, or to a data set '
             f"of the hub{trial}."
+        )
+
+
+def check_code(run: RunSettings, node: NodeSettings) -> None:
+    """Raises ConfigError if the score of a run is code and this host does not allow it."""
+    if run.objective.task == "reward" and run.objective.is_code and not node.allow_code:
+        raise ConfigError(
+            f'score = "{run.objective.score}" is code: set allow_code = true in [node] if this host may run it.'
         )
 
 

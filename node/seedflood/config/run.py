@@ -62,6 +62,11 @@ class ObjectiveSettings(Section):
     max_new_tokens: int = Field(64, ge=1, description='Task "reward": tokens of a text at most.')
     temperature: float = Field(1.0, gt=0, le=10, description='Task "reward": at which texts are drawn.')
 
+    @property
+    def is_code(self) -> bool:
+        """Is the score in a file of the operator?"""
+        return self.score.partition(":")[0].endswith(".py")
+
     @model_validator(mode="after")
     def _check_room(self) -> Self:
         if self.task == "reward" and self.max_new_tokens >= self.max_length:

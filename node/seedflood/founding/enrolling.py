@@ -29,6 +29,8 @@ class Desk:
         run = combine(self._settings, None, str(settings)).run
         if (run.operator, run.name) != (signed.operator.hex(), signed.run):
             raise ConfigError(f"[run] of {settings} has another operator or name than {roster}; it is another run's.")
+        if "allow_code" in self._settings.get("node", {}):
+            raise ConfigError(f"take allow_code out of [node] of {settings}: each host allows code itself.")
 
     def sign(self, entry: Entry) -> SignedRoster:
         """The roster as it is now, with one entry more. Raises SeedfloodError."""
@@ -92,6 +94,8 @@ def _keep(grant: Grant, identity: Identity, out: Path) -> str:
     entry = signed.roster.of_key(identity.public_key)
     if not signed.is_signed or settings.run.operator != signed.operator.hex() or entry is None:
         raise PeerError("the inviting side sent a roster that this host is not on", reason="invitation")
+    if settings.node.allow_code:
+        raise PeerError("the inviting side sent allow_code = true, which only this host may say", reason="invitation")
     try:
         write_roster(out / ROSTER_FILE, signed)
         write_text(out / PEERS_FILE, grant.settings)

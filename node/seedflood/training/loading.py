@@ -4,10 +4,8 @@ from pathlib import Path
 
 import torch
 
-from seedflood.config import NodeSettings, RunSettings
-from seedflood.errors import ConfigError
+from seedflood.config import NodeSettings, RunSettings, check_code
 from seedflood.training.models import BaseModel, load_model
-from seedflood.training.rewards.scores import is_code
 from seedflood.training.tasks import Task, load_task
 
 
@@ -23,8 +21,5 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
     """The rows of a run's task. Raises DataError or ConfigError."""
-    if run.objective.task == "reward" and is_code(run.objective.score) and not node.allow_code:
-        raise ConfigError(
-            f'score = "{run.objective.score}" is code: set allow_code = true in [node] if this host may run it.'
-        )
+    check_code(run, node)
     return load_task(run, base.tokenizer, data=node.data, shard=node.shard)

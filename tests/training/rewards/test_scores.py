@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from seedflood.errors import ConfigError
 from seedflood.training.rewards import local
 from seedflood.training.rewards.scorer import Guarded
-from seedflood.training.rewards.scores import KINDS, columns_of, is_code, make_scorer
+from seedflood.training.rewards.scores import KINDS, columns_of, make_scorer
 
 ROW = {"answer": "yes", "numbers": [1, 2], "target": 3, "metadata": {"source_dataset": "chain_sum"}}
 SPECS = {
@@ -137,4 +137,3 @@ def test_a_file_scores_if_it_is_the_one_that_the_run_names(tmp_path):
     with pytest.raises(ConfigError, match="has the SHA-256"):
         make_scorer(f"{path}:best")
     assert make_scorer(f"{path}:best", digest)("", "abc", {}) == 0.3
-    assert (is_code(f"{path}:best"), is_code("regex:a.py")) == (True, False)

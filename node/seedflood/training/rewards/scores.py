@@ -31,17 +31,12 @@ RUNS_TEXT = re.compile(r"\b(eval|exec|parse_expr|sympify)\(")
 def make_scorer(spec: str, sha256: str | None = None) -> Scorer:
     """The score of this name. sha256: of its file, if it is in one. Raises ConfigError."""
     name, _, argument = spec.partition(":")
-    if is_code(spec):
+    if name.endswith(".py"):
         path = Path(name)
         return Guarded(spec, LocalScore(path, read_source(path, sha256), argument or "score"))
     if name not in KINDS:
         raise ConfigError(f'There is no score "{spec}": use one of {", ".join(KINDS)}, or FILE.py:FUNCTION.')
     return Guarded(spec, KINDS[name](spec, argument))
-
-
-def is_code(spec: str) -> bool:
-    """Whether a score is in a file of the operator."""
-    return spec.partition(":")[0].endswith(".py")
 
 
 def columns_of(spec: str) -> tuple[str, ...]:
