@@ -50,10 +50,11 @@ def test_a_table_that_nobody_has_bounded_is_seen():
 
 
 def test_every_bound_is_that_of_a_part_that_there_is():
-    host = make_busy().hosts[0]
+    host, relay = make_busy(relays=1).hosts[0::4]
     host.node.seedflood.windows.open(11, 0.0)
     host.node.admission.gate.roster = Roster(1)  # as in a closed run
-    kinds = {kind.__name__ for part in parts_of(host.driver, CLAIMED) for kind in type(part).__mro__}
+    parts = [part for one in (host, relay) for part in parts_of(one.driver, CLAIMED)]
+    kinds = {kind.__name__ for part in parts for kind in type(part).__mro__}
     assert {name.partition(".")[0] for name in BOUNDS} <= kinds
 
 
