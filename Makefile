@@ -32,9 +32,6 @@ test: $(VENV)/.ready-dev  ## The tests, but for those below
 test-long: $(VENV)/.ready-dev  ## The long ones: real daemons that crash, lose disks, are cut off, or sit beside liars
 	$(BIN)/python -m pytest -m long -n auto --dist loadfile
 
-test-all: $(VENV)/.ready-dev  ## Both side by side, two workers a core: daemons mostly wait
-	$(BIN)/python -m pytest -m "not soak and not docker" -n $$((2 * $$(nproc))) --dist loadfile --no-loadscope-reorder
-
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
 	$(BIN)/python -m pytest tests/deploy -m docker
 
