@@ -85,6 +85,32 @@ def test_a_missing_file_of_the_run_that_follows_is_one_sentence(monkeypatch, cap
     assert "/no/finetune.toml does not exist; name the file of the run that follows with --then." in err
 
 
+@pytest.mark.parametrize(
+    ("score", "sentence"),
+    [
+        ("best", 'There is no score "best": use one of exact,'),
+        ("regex:(", 'The score "regex:(" has no valid pattern'),
+        ("mine.py:best", 'score = "mine.py:best" is code: set allow_code = true in [node]'),
+    ],
+)
+def test_a_score_that_cannot_be_used_is_told_before_pytorch_is_imported(monkeypatch, capsys, tmp_path, score, sentence):
+    (tmp_path / "rows.csv").write_text("prompt,answer\n" + "".join(f"{k},a\n" for k in range(40)))
+    (tmp_path / "peers.toml").write_text(
+        f'[run.objective]\ntask = "reward"\nscore = "{score}"\n[node]\ndata = "rows.csv"\n'
+    )
+    monkeypatch.setattr("seedflood.cluster.local.start_nodes", None)
+    local = ("--task", "reward", "--data", str(tmp_path / "rows.csv"), "--set", f"run.objective.score={score}")
+    for command in (
+        (cli.main, "config", "check", "--peers", str(tmp_path / "peers.toml")),
+        (cli.node_main, "--peers", str(tmp_path / "peers.toml")),
+        (cli.main, "local", *local),
+    ):
+        code, _, err = run(monkeypatch, capsys, *command)
+        assert code == ExitCode.CONFIG
+        assert sentence in err.replace('\\"', '"')
+    assert not (tmp_path / "seedflood-state").exists()
+
+
 def test_a_second_process_with_the_same_state_folder_is_refused_and_leaves_the_address_of_the_first(
     monkeypatch, capsys, tmp_path
 ):

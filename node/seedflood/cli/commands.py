@@ -34,12 +34,15 @@ from seedflood.cli.tuning import tune
 from seedflood.cli.watching import add_watching
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import (
+    ObjectiveSettings,
+    Stage,
     check_course,
     detach,
     load_course,
     load_settings,
     merge,
     read_layer,
+    read_objective,
 )
 from seedflood.errors import ConfigError, DivergenceError
 from seedflood.host import garbage
@@ -97,6 +100,7 @@ def run_node(
     configure_logging(name or "?")
     course = load_course(peers, flags)
     check_course(course)
+    _check_scores(course)
     settings = course[0].settings
     configure_logging(settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
@@ -168,6 +172,8 @@ def local(
         told = flags["run"]
         chosen = "reward" if told["objective"].get("task") == "reward" else told.get("seedflood", {}).get("estimate")
         steps = LOCAL_STEPS.get(chosen, LOCAL_STEPS_OTHERWISE)
+    if not (objective := read_objective(flags["run"]["objective"])).is_code:
+        _check_score(objective)
     plan = ClusterPlan(
         nodes=nodes,
         topology=topology,
@@ -196,11 +202,26 @@ def local(
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
 
+def _check_scores(course: tuple[Stage, ...]) -> None:
+    for settings in (stage.settings for stage in course):
+        if settings.node.role != "relay":
+            _check_score(settings.run.objective)
+
+
+def _check_score(objective: ObjectiveSettings) -> None:
+    """A score that nobody has is told before PyTorch is imported. Raises ConfigError."""
+    from seedflood.training.rewards.scores import make_scorer
+
+    if objective.task == "reward":
+        make_scorer(objective.score, objective.score_sha256)
+
+
 @config_app.command("check")
 def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
     """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
     course = load_course(peers, parse_overrides(overrides))
     check_course(course)
+    _check_scores(course)
     if not read_layer(peers):
         raise ConfigError(f"{peers} is empty; `seedflood init` makes one.")
     for stage in course:
