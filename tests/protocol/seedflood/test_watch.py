@@ -12,6 +12,7 @@ from seedflood.protocol.seedflood.watch import (
     REBUILD_SECONDS_MIN,
     REMEMBERED,
     DigestWatch,
+    HearsayWatch,
 )
 from seedflood.protocol.swarm.outbox import Outbox
 
@@ -399,3 +400,17 @@ def test_a_digest_that_was_not_asked_for_is_no_digest_of_ours():
     watched = Watched()
     assert watched.watch.taken(ReplicaDigest(b"x" * 32, b"y" * 32), watched.outbox, [B.id]) == []
     assert watched.watch.latest is None
+
+
+def test_relays_in_a_ring_repeat_two_words_of_one_frontier_once_and_are_silent_then():
+    """One may be a liar's, or of a replica that was rebuilt meanwhile."""
+    relays = {peer.id: (Outbox(Outputs), {other.id for other in (A, B, C)} - {peer.id}) for peer in (A, B, C)}
+    watches = {origin: HearsayWatch(outbox, others) for origin, (outbox, others) in relays.items()}
+    said = [(A.id, 7, replica(A.held(5), digest="right")), (A.id, 8, replica(A.held(5), digest="wrong"))]
+    for _ in range(20):
+        to, source, word = said.pop(0)
+        watches[to].heard(source, word)
+        said += [(other, to, message) for other, message in relays[to][0].take().send]
+        if not said:
+            return
+    pytest.fail(f"they still talk: {len(said)} messages on their way")

@@ -227,7 +227,9 @@ class HearsayWatch(DigestWatch):
         super().__init__()
         self._outbox = outbox
         self._neighbours = neighbours
-        self._told: dict[OriginId, Pairs] = {}
+        self._told: dict[OriginId, OrderedDict[ReplicaDigest, None]] = {}
+        """What each neighbour was told. Relays in a ring that knew the last word alone would tell each other two words
+        of one frontier for ever."""
 
     def take(self, applied: Frontier, outbox: Outbox[Outputs]) -> None:
         """There is nothing to take a digest of."""
@@ -242,8 +244,10 @@ class HearsayWatch(DigestWatch):
         _keep(self._ours, said)
         for other in self._neighbours:
             told = self._told.setdefault(other, OrderedDict())
-            if other != peer and told.get(said.frontier_digest) != said.replica_digest:
-                _keep(told, said)
+            if other != peer and said not in told:
+                told[said] = None
+                if len(told) > REMEMBERED:
+                    told.popitem(last=False)
                 self._outbox.send(other, said)
         return None
 
