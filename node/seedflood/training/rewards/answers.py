@@ -8,7 +8,7 @@ from fractions import Fraction
 from seedflood.errors import ConfigError
 from seedflood.training.rewards.scorer import Scorer
 
-NUMBER = re.compile(r"(?:(?<![\w)])-)?\d+(?:,\d{3})*(?:\.\d+)?")
+NUMBER = re.compile(r"(?:(?<![\w)])-)?(?:\d+(?:,\d{3})*(?:\.\d+)?|(?<![\w.])\.\d+)")
 """A minus behind a word or a bracket is a sign of calculation."""
 
 
