@@ -142,3 +142,10 @@ def test_what_a_second_process_with_a_copied_key_cannot_find_of_the_first_is_mea
     """Of two updates that the first one sent at last, only the later one arrived."""
     result = simulate(Plan(6, "random-regular", 428, 24, "strict", "all"))
     assert result.is_good, (result.violations, result.stuck)
+
+
+def test_one_that_catches_up_while_others_compact_takes_the_sums_that_they_give_it():
+    """Most hosts have left and returned, so two that never left had all votes that were awaited, and nobody who was
+    not there believed two."""
+    result = simulate(Plan(9, "ring", 1044, 24, "none", "all"))
+    assert result.is_good, (result.violations, result.stuck)

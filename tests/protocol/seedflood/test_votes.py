@@ -40,9 +40,9 @@ def closed_run(*hosts, removed=(), window="bounded", members=(), us=A):
     return Certificates(rules, gate_of(*hosts, removed=removed), Membership(members), us.id)
 
 
-def open_run(*members, clients=None, steps=100, period=PERIOD, window="strict"):
+def open_run(*members, clients=None, steps=100, period=PERIOD, window="strict", us=A):
     rules = make_rules(clients=clients or len(members), refresh_period=period, steps=steps, window=window)
-    return Certificates(rules, Gate(verify), Membership(members), A.id)
+    return Certificates(rules, Gate(verify), Membership(members), us.id)
 
 
 def found(certificates, *votes):
@@ -222,6 +222,45 @@ def test_nobody_is_its_own_witness_but_who_is_alone_in_its_run():
     assert found(open_run(A.member(), gone), A.vote(ONE)) is None
     assert found(open_run(A.member(), gone), *votes(ONE, A, B)) is not None
     assert found(open_run(A.member()), A.vote(ONE)) is not None
+
+
+STATED = st.sampled_from([{}, {"first_step": PERIOD}, {"last_step": 0}, {"last_step": 99}])
+FORGETFUL = {"incarnation": 2, "first_step": STEP_MAX}
+"""What a host states that has lost its disk. It takes no word back."""
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(STATED, min_size=5, max_size=5), st.sets(HOSTS), st.sets(st.sampled_from(ORIGINS)), st.booleans(), HOSTS
+)
+def test_whatever_hosts_stated_a_sum_that_one_has_a_certificate_for_is_believed_by_every_other(
+    stated, forgetful, voters, is_closed, maker
+):
+    members = [origin.member(**one) for origin, one in zip(ORIGINS, stated, strict=True)]
+    members += [ORIGINS[k].member(**FORGETFUL) for k in sorted(forgetful)]
+
+    def run(us):
+        if is_closed:
+            return closed_run(*ORIGINS, window="strict", members=members, us=us)
+        return open_run(*members, clients=5, window="none", us=us)
+
+    if found(run(ORIGINS[maker]), *votes(ONE, *voters)) is not None:
+        assert all(run(one).suffices(0, {voter.id for voter in voters}) for one in ORIGINS)
+
+
+def test_the_few_who_never_left_make_no_certificate_alone():
+    returned = [one.member(first_step=PERIOD) for one in (C, D, E)]
+    certificates = open_run(A.member(), B.member(), *returned, window="none", period=PERIOD)
+    assert found(certificates, *votes(ONE, A, B)) is None
+    assert certificates.shortfall(0) == ("votes are missing", sorted(one.id for one in (C, D, E)))
+    assert found(certificates, C.vote(ONE)) == A.vote(ONE).digests
+
+
+def test_an_epoch_is_given_up_when_too_few_are_left_to_vote_for_it():
+    gone = [one.member(first_step=PERIOD, last_step=99) for one in (C, D, E)]
+    certificates = open_run(A.member(), B.member(), *gone, window="none", period=PERIOD)
+    assert found(certificates, *votes(ONE, A, B)) is None
+    assert certificates.shortfall(0) == ("too few hosts are left to vote for its sum, so it stays as bundles", [])
 
 
 # What others give us

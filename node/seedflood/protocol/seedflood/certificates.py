@@ -15,7 +15,9 @@ epoch stays a bundle beside the sum. How many votes are enough?
 * Else everyone who takes part has to have voted for the same steps, and more than half of them for the sum. So nothing
   can come late that is no longer waited for. A host that left before the end of the run may return, so it is awaited
   like the others for another RETURN_ROUNDS: were it not, two sides that each believe that the other has left would go
-  apart.
+  apart. Who has left and returned takes part from then on, and is not awaited for what was before. So that a few who
+  never left make no certificate that nobody else believes, it takes as many votes as those want to whom the sum is
+  given.
 
 If the hosts of a closed run voted for different steps, since the network was split at the end of an epoch, there is no
 certificate. Then the epoch stays bundles on all hosts, and nothing else follows: they are kept, repaired and served
@@ -24,7 +26,7 @@ has waited for OVERDUE_SECONDS (`voting`).
 
 Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows; in an open run
 of more than half of the clients. It counts itself if its own vote is there: so it knows that it was of that opinion,
-though it may have lost its disk since. That is less than its maker saw, for statements may have changed since.
+though it may have lost its disk since. Its maker saw no fewer.
 """
 
 from collections import Counter
@@ -151,22 +153,25 @@ class Certificates:
             return "what counts has changed since hosts voted for its sum, so it stays as bundles", []
         votes, members = self._votes[epoch], self._membership.all()
         sides = Counter(vote.digests for vote in votes.values())
-        counted = self._counted(epoch, votes) if self.is_by_majority else {*votes, *self._awaited(epoch, members)}
+        most, size = max(sides.values()), 0
+        if self.is_by_majority:
+            counted = self._counted(epoch, votes)
+        else:
+            counted, size = {*votes, *self._awaited(epoch, members)}, self._size(epoch, votes)
+            if 2 * most <= size:  # then it takes others, who hold the epoch, too
+                counted |= {word.origin for word in self._membership.words() if not word.has_left}
         awaited = sorted(counted - votes.keys())
         is_split = not self.is_by_majority and len({digests.frontier_digest for digests in sides}) > 1
-        if is_split or 2 * (max(sides.values()) + len(awaited)) <= len(counted):
-            return "hosts voted for different sums, so it stays as bundles", []
+        if is_split or 2 * (most + len(awaited)) <= max(size, len(counted)):
+            why = "hosts voted for different sums" if len(sides) > 1 else "too few hosts are left to vote for its sum"
+            return f"{why}, so it stays as bundles", []
         return "votes are missing", awaited
 
     def suffices(self, epoch: int, signers: Collection[OriginId]) -> bool:
         """Is a sum to be believed that these have signed, if somebody else gives it to us?"""
         if self.is_by_majority:
             return self._is_majority(epoch, signers, but=None if self.ours_on(epoch) is not None else self._origin)
-        first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
-        words = (word for word in self._membership.words() if word.first_step < end)
-        others = {word.origin for word in words if word.last_step is None or word.last_step >= first} - {self._origin}
-        count, clients = len(others.union(signers)), self._rules.clients - (self._origin not in signers)
-        return 2 * len(set(signers)) > (count if self._gate.is_closed else max(count, clients))
+        return 2 * len(set(signers)) > self._size(epoch, signers, but=self._origin)
 
     def votes_wanted(self) -> int:
         """How many votes a majority is now."""
@@ -207,7 +212,18 @@ class Certificates:
         if self._membership.taking_part < self._rules.clients or len({vote.digests[0] for vote in votes.values()}) > 1:
             return False
         is_everyone = all(origin in votes for origin in self._awaited(epoch, members))
-        return is_everyone and 2 * equal > len(votes) and equal >= min(2, self._rules.clients)
+        return is_everyone and 2 * equal > self._size(epoch, votes) and equal >= min(2, self._rules.clients)
+
+    def _size(self, epoch: int, signers: Collection[OriginId], *, but: OriginId | None = None) -> int:
+        """Of how many hosts more than half have to say the same sum, where no majority of a roster is enough: of those
+        who took part in the epoch as far as we know; in an open run of all clients, if these are more. but: as in
+        `_is_majority`."""
+        first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
+        words = (word for word in self._membership.words() if word.first_step < end)
+        others = {word.origin for word in words if word.last_step is None or word.last_step >= first} - {but}
+        clients = self._rules.clients - (but is not None and but not in signers)
+        count = len(others.union(signers))
+        return count if self._gate.is_closed else max(count, clients)
 
     def _awaited(self, epoch: int, members: Iterable[Member]) -> Iterator[OriginId]:
         """Who has to vote where no majority is enough."""
