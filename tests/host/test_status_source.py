@@ -42,7 +42,8 @@ def rows(links):
 
 
 def linked_with_beta():
-    return {BETA.origin: SimpleNamespace(hello=SimpleNamespace(member=BETA), opened_at=5.0)}
+    hello = SimpleNamespace(member=BETA)
+    return {BETA.origin: SimpleNamespace(hello=hello, opened_at=5.0, is_dialled=False, looked_back=None)}
 
 
 def test_an_address_that_was_never_reached_is_shown_beside_who_is_linked():

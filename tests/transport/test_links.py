@@ -95,7 +95,11 @@ async def test_counters_agree_on_both_sides(make_node) -> None:
     assert received.updates_received == 4
     assert sent.frames_sent == received.frames_received == 2  # hello, updates
     assert 0 < sent.bytes_sent == received.bytes_received
+    await asyncio.gather(*b.links.look_back.tasks)
+    b.links.send(a.origin, [Updates((bundle(2),))])
+    await a.until(lambda: a.bundles)
     back, there = b.links.totals.stats()["a"], a.links.totals.stats()["b"]
+    assert back.frames_sent == there.frames_received == 3  # hello, where b sees a, updates
     assert 0 < back.bytes_sent == there.bytes_received
 
 
