@@ -62,6 +62,7 @@ BOUNDS: dict[str, Bound] = {
     "Closings._digests": _epochs,
     "Closings._held": _epochs,
     "Closings._kept": _epochs,
+    "Closings._ours": _epochs,
     "Closings._summing": _epochs,
     "Closings._sums": _epochs,
     "Contents._blocks": _epochs,

@@ -48,8 +48,8 @@ PERSISTED = ["keep epoch", "append", "commit"]
 TOLD = ["adopted", "learned"]
 SENT = ["send", "sent", "pull"]
 WRITTEN = ["append", "commit"]
-ORDERED = ["adopt", "digest", "apply", "applied", "sum_epoch", "rebuild", "measure"]
-IN_ORDER = [*PERSISTED, *TOLD, *SENT, *ORDERED, "compact", "noted", "noted", "finished"]
+ORDERED = ["digest", "apply", "applied", "sum_epoch", "rebuild", "measure"]
+IN_ORDER = [*PERSISTED, *TOLD, *SENT, "adopt", "compact", "noted", *ORDERED, "noted", "finished"]
 
 
 class ScriptedNode:

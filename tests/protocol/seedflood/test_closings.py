@@ -164,6 +164,27 @@ def test_a_sum_that_was_voted_for_stays_though_a_bundle_comes_late_and_the_bundl
     assert due(closings, 99) == []
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_it_is_known_that_something_is_beside_a_sum_of_ours_until_the_coefficients_are_made_again(is_late):
+    closings = make_closings(A.bundle(0))
+    closed = close(closings)
+    if is_late:
+        certify(closings, closed)
+        assert not closings.is_any_beside
+    closings.note([B.bundle(1)])
+    certify(closings, closed)
+    assert closings.is_any_beside
+    closings.distrust()
+    assert not closings.is_any_beside
+
+
+def test_what_is_beside_a_sum_that_was_adopted_or_read_came_after_it_here_too():
+    closings = make_closings(A.bundle(0), B.bundle(1))
+    closings.restore(epoch(0, A.held(1)))
+    closings.note([B.bundle(2)])
+    assert not closings.is_any_beside
+
+
 def test_a_sum_is_compacted_once_and_only_with_a_certificate_for_it():
     closings = make_closings(A.bundle(0))
     closed = close(closings)

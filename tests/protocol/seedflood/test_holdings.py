@@ -8,6 +8,7 @@ from nodes import (
     hear,
     linked,
     measure_of,
+    orders,
     publish,
     sent,
     sent_bundles,
@@ -22,10 +23,10 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood import holdings
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, Equivocation, FrontierDigest, Votes
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
-from seedflood.protocol.seedflood.outputs import CutOff, Measure, SumEpoch
+from seedflood.protocol.seedflood.outputs import CutOff, Measure, Rebuild, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.voting import OVERDUE_SECONDS
-from seedflood.protocol.swarm.messages import Pong
+from seedflood.protocol.swarm.messages import Members, Pong
 
 PERIOD = 4
 FIRST = epoch(0, B.held(4), C.held(4), total=5)
@@ -274,6 +275,17 @@ def test_a_replica_is_doubted_if_as_many_others_have_voted_for_another_sum_of_th
     assert "replicas differ" in events(hear(node, B, Votes((B.vote(other),))))
     node, closed, _ = closing()
     assert events(hear(node, B, Votes((B.vote(closed),)))) == []
+
+
+def test_what_comes_beside_a_sum_of_ours_is_put_behind_it_by_a_rebuild():
+    """In the coefficients it may stand among the steps of the sum."""
+    node, closed, _ = closing()
+    assert hear(node, B, Votes((B.vote(closed),))).compact != []
+    assert orders(tick(node, 3.0), Rebuild) == []
+    hear(node, B, Members((C.member(last_step=3),)))
+    assert hear(node, B, C.updates(0)).bundles != []
+    assert len(orders(tick(node, 6.0), Rebuild)) == 1
+    assert orders(tick(node, 9.0), Rebuild) == []
 
 
 def test_who_misses_votes_for_long_asks_for_them():

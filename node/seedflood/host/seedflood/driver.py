@@ -192,10 +192,10 @@ class SeedfloodDriver(Driver):
             self._links.pull(peer, frontier)
         for closed, others in kept.adopted:
             self._compute(Adopt(closed, others))
+        for closed in out.compact:  # before the orders: a rebuild reads the journal as it is then
+            self._compact(closed)
         for order in out.orders:
             self._give(order)
-        for closed in out.compact:
-            self._compact(closed)
 
     def _give(self, order: Order) -> None:
         match order:

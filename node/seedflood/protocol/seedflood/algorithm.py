@@ -301,7 +301,7 @@ class SeedFlood(Algorithm):
         for origin in presence.changed:
             self.windows.review(origin, now)
         if self.phase is not Phase.JOINING:
-            self.exchange.compact_epochs()
+            self.exchange.compact_epochs(now)
         presence.changed.clear()
 
     # Rounds

@@ -10,7 +10,9 @@ longer than OVERDUE_EPOCHS for one that is there and does not speak.
 When there is a certificate for its sum, the epoch is *compacted*: in the journal the sum takes the place of the
 bundles, and is kept with the certificate. It has 8 r^2 bytes per matrix, however many updates there were. From then on
 a node that lacks something of the epoch is given the sum. It may replace whatever part the node holds. A bundle that
-comes late for a compacted epoch stays a bundle beside the sum: it is applied, kept, and repaired like any other.
+comes late for a compacted epoch stays a bundle beside the sum: it is applied, kept, and repaired like any other. In
+strict windows the order of steps matters, and the journal gives the sum first. So whoever compacted its own sum makes
+its coefficients again once anything is beside it.
 
 A dead origin keeps epochs open where everyone has to vote: it may have said something that nobody has heard yet. That
 ends when it returns, or leaves.
@@ -55,6 +57,8 @@ class Closings:
         """By compacted epoch: the steps that its sum covers, packed."""
         self._summing: dict[int, tuple[Held, ...]] = {}
         """By epoch of which a sum is being taken: the steps that it will cover."""
+        self._ours: set[int] = set()
+        """The epochs that we compacted ourselves since the coefficients were last made from the journal."""
 
     @property
     def before(self) -> int:
@@ -171,6 +175,12 @@ class Closings:
         self._summing.clear()
         self._sums.clear()
         self._digests.clear()
+        self._ours.clear()
+
+    @property
+    def is_any_beside(self) -> bool:
+        """Is anything beside a sum of ours? Our coefficients may have it among the steps of the sum, and not after."""
+        return not self._held.keys().isdisjoint(self._ours)
 
     def digests(self, epoch: int) -> EpochDigest | None:
         """Of our sum of an epoch that is not compacted yet."""
@@ -185,6 +195,7 @@ class Closings:
             votes = certificates.votes_for(epoch, self._digests[epoch])
             settled.append(replace(self._sums[epoch], certificate=votes))
             self.restore(settled[-1])
+            self._ours.add(epoch)
         return settled
 
     def _holding(self, epoch: int) -> Frontier:

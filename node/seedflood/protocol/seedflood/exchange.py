@@ -175,12 +175,14 @@ class Exchange:
             progress = describe_progress(self._holdings.frontier, self.donors.goal(donor))
             self._outbox.tell("catching up", donor=self._presence.membership.name(donor), **progress)
 
-    def compact_epochs(self) -> None:
+    def compact_epochs(self, now: float) -> None:
         """Compacts the epochs that have a certificate now."""
         agreed, contents = self.voting.review(), self._holdings.contents
         self._outbox.outputs.compact += agreed
         for closed in agreed:
             contents.forget(closed.epoch)
+        if self._rules.window == "strict" and self._holdings.closings.is_any_beside:
+            self.watch.outdate(now)
 
     def settle_doubts(self, now: float) -> None:
         """Rebuilds our replica from the journal if it differs from most others.

@@ -105,7 +105,7 @@ Answer = Measured | ReplicaDigest | ClosedEpoch | Remade | Pulled | CutOff
 
 @dataclass(slots=True)
 class Outputs(swarm.Outputs):
-    """Honoured by `Driver._honour`: adopt, bundles and members, cut, send, pull, orders, compact, events,
+    """Honoured by `Driver._honour`: adopt, bundles and members, cut, send, pull, compact, orders, events,
     check."""
 
     adopt: list[ClosedEpoch] = field(default_factory=list)
