@@ -253,3 +253,16 @@ def test_whatever_breaks_and_whoever_dies_all_end_with_one_replica(seed):
         world.revive(host)
     world.finish(4000)
     assert len(ends(world)) == 1
+
+
+def test_a_neighbour_that_has_finished_with_another_replica_is_waited_for():
+    """It has heard of too few, and comes for the one that all others hold."""
+    world = make_world(3, "path")
+    world.finish()
+    host, (one, other) = world.hosts[1], (world.hosts[0], world.hosts[2])
+    choice = host.gasloc.choice
+    assert choice.awaited() == set()
+    choice.ours = choice.ours._replace(digest=bytes(32))
+    assert choice.awaited() == {one.origin, other.origin}
+    host.node.disconnected(one.origin, world.now)
+    assert choice.awaited() == {other.origin}

@@ -95,9 +95,10 @@ class Choice:
         return told - self.equal() if self.ours is not None else set()
 
     def awaited(self) -> set[OriginId]:
-        """The hosts that take part, that we can reach, and that do not hold what we hold."""
+        """The hosts that take part, that we can reach, and that do not hold what we hold. A neighbour that has finished
+        with another replica may have heard of too few, and still come for this one."""
         linked = distances(known_graph(self._presence.membership, rounds=self._rules.rounds), self._origin).keys()
-        there = {word.origin for word in self._words() if not word.has_left}
+        there = {word.origin for word in self._words() if not word.has_left} | set(self._presence.neighbours)
         return (there & linked) - self.equal() - {self._origin}
 
     def _way_seconds(self, author: OriginId) -> float:
