@@ -147,6 +147,14 @@ def test_nothing_jumps_while_it_is_read(running: Page):
     assert running.read("return window.shifts") == []
 
 
+def test_a_speed_of_fewer_digits_does_not_move_its_unit(running: Page):
+    places = """
+        const speed = document.getElementById("figure-speed"), unit = speed.nextElementSibling;
+        return ["9.99", "99.9", "100"].map((text) => (speed.textContent = text, unit.getBoundingClientRect().left));
+    """
+    assert len(set(running.read(places))) == 1
+
+
 def test_figures_that_grow_long_move_nothing(running: Page, hosts: Hosts):
     moved = {}
     for width in WIDTHS:
