@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,11 +22,15 @@ from seedflood.protocol.seedflood.payload import PAIRS
 
 STARTS = 5
 BLOCKED = {"torch", "transformers", "tokenizers", "datasets", "safetensors", "numpy", "networkx"}
-PROGRAM = f"""
+
+
+def without(packages: Collection[str]) -> str:
+    """A Python program: `seedflood` where these packages cannot be imported, as if they were not installed."""
+    return f"""
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {BLOCKED!r}:
+        if name.partition(".")[0] in {set(packages)!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
 from seedflood.cli import main
@@ -51,7 +56,7 @@ def _start(folder: Path) -> tuple[float, float, float]:
     began = time.monotonic()
     python = os.environ.get("SEEDFLOOD_PYTHON", sys.executable)
     process = subprocess.Popen(
-        [python, "-c", PROGRAM, "relay", "--peers", "peers.toml"],
+        [python, "-c", without(BLOCKED), "relay", "--peers", "peers.toml"],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -17,6 +17,7 @@ from ledgers import check_replays, finish
 from networks import PORT, Network, inside
 from processes import RUN, Host, Hosts
 
+from benchmarks.server import without
 from seedflood.cluster.ports import free_ports
 from seedflood.config import RunSettings, spell
 
@@ -25,16 +26,7 @@ pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 EXTRA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["train"]
 BLOCKED = {re.split(r"[<>=]", one)[0] for one in EXTRA}
-WITHOUT_EXTRA = f"""
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {BLOCKED!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Missing())
-from seedflood.cli import main
-main()
-"""
+WITHOUT_EXTRA = without(BLOCKED)
 RELAY = (sys.executable, "-c", WITHOUT_EXTRA, "relay", "--peers", "peers.toml")
 MEBIBYTES_MAX = 150
 OVERLAY_MTU = 1280
