@@ -99,6 +99,16 @@ def test_a_chat_prompt_goes_through_the_template():
         assert write_on(base, PROMPT, Wish(6, is_chat=True), lambda _: None) == greedy(causal, told, 6)
 
 
+def test_a_chat_prompt_has_the_date_that_chats_are_learned_with():
+    base, causal = base_of("llama", False)
+    base.tokenizer.chat_template = (
+        "{{ 'good' if strftime_now('%d %b %Y') == '01 Jan 2026' else 'bad' }} {{ messages[0].content }}"
+    )
+    told = base.tokenizer(f"good {PROMPT}")["input_ids"]
+    with torch.inference_mode():
+        assert write_on(base, PROMPT, Wish(6, is_chat=True), lambda _: None) == greedy(causal, told, 6)
+
+
 @pytest.mark.parametrize(
     ("prompt", "is_chat", "said"),
     [("", False, "prompt is empty"), (" ".join(WORDS[2:] * 3), False, "32 positions"), ("a", True, "no chat template")],

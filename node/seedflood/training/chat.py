@@ -30,8 +30,8 @@ SENTINEL = "xqzSENTINELzqx"
 ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant"}
 """Other names of roles, in data that have `from` and `value` in place of `role` and `content`."""
 
-DATE = re.compile(r"strftime_now\(([^()]*)\)")
-FIXED_DATE = (
+_DATE = re.compile(r"strftime_now\(([^()]*)\)")
+_FIXED_DATE = (
     r'(\1 | replace("%Y", "2026") | replace("%m", "01") | replace("%d", "01") | replace("%B", "January") | '
     r'replace("%b", "Jan"))'
 )
@@ -40,6 +40,15 @@ FIXED_DATE = (
 MARKED_TEMPLATE = re.compile(r"{%[-+]?\s*generation\s*[-+]?%}")
 
 Message = dict[str, Any]
+
+
+def ask(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """The text of a chat up to where the assistant speaks next, with the date that chats are learned with. Raises what
+    the template raises."""
+    template = _DATE.sub(_FIXED_DATE, tokenizer.get_chat_template())
+    return str(
+        tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, add_generation_prompt=True)
+    )
 
 
 class ChatEncoder(MarkedEncoder):
@@ -175,7 +184,7 @@ class ChatEncoder(MarkedEncoder):
 @lru_cache
 def _prepared(template: str) -> tuple[str, bool]:
     """The template with a fixed date, and whether it has marks."""
-    return DATE.sub(FIXED_DATE, template), MARKED_TEMPLATE.search(template) is not None
+    return _DATE.sub(_FIXED_DATE, template), MARKED_TEMPLATE.search(template) is not None
 
 
 def _one_of(words: set[str]) -> str:

@@ -8,6 +8,7 @@ import torch
 from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
+from seedflood.training.chat import ask
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.language_modelling import MarkedExample
 from seedflood.training.objectives.reward import PromptExample, Reward
@@ -131,6 +132,6 @@ def _tokens(tokenizer: Any, prompt: str) -> list[int]:
 def _chat_tokens(tokenizer: Any, prompt: str) -> list[int]:
     if tokenizer.chat_template is None:
         raise UsageError("the tokenizer of this model has no chat template: leave out --chat.")
-    said = [{"role": "user", "content": prompt}]
-    tokens: list[int] = tokenizer.apply_chat_template(said, add_generation_prompt=True, return_dict=False)
+    asked = ask(tokenizer, [{"role": "user", "content": prompt}])
+    tokens: list[int] = tokenizer(asked, add_special_tokens=False)["input_ids"]
     return tokens

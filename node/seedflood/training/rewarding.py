@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seedflood.errors import ModelError
-from seedflood.training.chat import DATE, FIXED_DATE
+from seedflood.training.chat import ask
 from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import RewardFormat, fields_of
 from seedflood.training.hub import first_line
@@ -69,13 +69,9 @@ class RewardEncoder(Encoder):
         return PromptExample(tuple(kept), is_cut=is_cut, prompt=prompt, columns=known)
 
     def _chat(self, row: Row, messages: list[Any]) -> str:
-        template = DATE.sub(FIXED_DATE, self.tokenizer.get_chat_template())
         try:
-            written = self.tokenizer.apply_chat_template(
-                messages, chat_template=template, tokenize=False, add_generation_prompt=True
-            )
+            return ask(self.tokenizer, messages)
         except Exception as error:  # templates raise what they like
             raise row.error(
                 f"the chat template of this model refuses the prompt ({first_line(error)}): correct or remove the row."
             ) from error
-        return str(written)
