@@ -51,7 +51,7 @@ from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.codec import PullEnd, decode, encode
 from seedflood.transport.credentials import Credentials, plain_text
-from seedflood.transport.server import CHANNEL_OPTIONS, DialledStream
+from seedflood.transport.server import DialledStream
 from seedflood.wire import flood_pb2 as pb
 from seedflood.wire.columns import FRAME_BUNDLES_MAX
 
@@ -299,12 +299,8 @@ class Peer:
         self._arrived = asyncio.Event()
 
     async def connect(self, address: str) -> None:
-        way = self._credentials.open(address, CHANNEL_OPTIONS)
-        self._channel = way.channel
-        self.stream = DialledStream(self._channel, address)
+        self.stream = DialledStream(self._credentials, address)
         await self.stream.connect()
-        if way.is_secure:
-            way.acceptor(await self.stream.metadata())
         for frame in encode(self._hello):
             await self.stream.write(frame)
         await self.stream.read()
@@ -317,8 +313,7 @@ class Peer:
 
     async def close(self) -> None:
         self._reader.cancel()
-        await self.stream.close()
-        await self._channel.close()
+        await self.stream.aclose()
 
     async def _read(self) -> None:
         while (data := await self.stream.read()) is not None:

@@ -8,8 +8,7 @@ from linked import bundle, pair
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Standing, Updates
 from seedflood.protocol.swarm.messages import Members, Opaque, Ping
-from seedflood.transport.answer import EPOCH_PART_BYTES
-from seedflood.transport.link import PULL_PARTS
+from seedflood.transport.answer import EPOCH_PART_BYTES, PULL_PARTS
 
 
 @pytest.mark.parametrize("asker", ["dialler", "dialled"])

@@ -14,10 +14,11 @@ from seedflood.errors import BindError, PeerError, RunMismatchError
 from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
 from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, Members, Opaque, Ping
 from seedflood.transport import codec, links, refusal
+from seedflood.transport.answer import PULL_PARTS
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import plain_text
 from seedflood.transport.door import HALF_OPEN_MAX
-from seedflood.transport.link import AS_BEFORE, PULL_PARTS, RECEIVED_BUNDLES
+from seedflood.transport.link import AS_BEFORE, RECEIVED_BUNDLES
 from seedflood.transport.queue import QUEUE_BYTES_MAX
 from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH, bind, make_server
 
@@ -504,7 +505,7 @@ async def test_acknowledgements_that_nobody_asked_for_let_no_more_of_an_answer_g
     link._receive(codec.Pull(1, ()))
     for _ in range(50):
         link._receive(codec.PullMore(1))
-    assert link._parts_allowed == PULL_PARTS
+    assert link._answering._allowed == PULL_PARTS
 
 
 async def test_a_fault_of_our_own_is_reported_and_does_not_end_the_node(make_node) -> None:

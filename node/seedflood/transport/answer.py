@@ -5,13 +5,15 @@ asker holds one epoch at most, still compressed. Only the core can check coeffic
 messages are not cut here: their algorithm cuts its answers itself, also into 64 KiB.
 """
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from seedflood.errors import PeerError
+from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing, Updates, Votes
 from seedflood.protocol.swarm.messages import Members, Opaque
-from seedflood.transport.codec import AnswerPart, EpochPart
+from seedflood.transport.codec import AnswerPart, EpochPart, Pull, PullEnd, PullMore, PullPart
 from seedflood.wire.columns import check
 
 PULL_BUNDLES = 256
@@ -21,6 +23,10 @@ EPOCH_PART_BYTES = 64 << 10
 EPOCH_BYTES_MAX = 64 << 20
 """The most bytes of one epoch's coefficients, compressed: enough for rank 128 in 500 matrices even if compression gains
 nothing."""
+
+PULL_PARTS = 8
+"""The most parts in flight. In one round trip these are 2,048 bundles (180 KB), which take the asker a quarter of a
+second, or 512 KB of coefficients, which cost it nothing before the last part."""
 
 AnswerItem = Members | Votes | Equivocation | ClosedEpoch | Updates | Standing | Opaque
 """An answer consists of these: as the donor's journal gives them, and as the asker's core receives them."""
@@ -46,6 +52,60 @@ def _cut_epoch(closed: ClosedEpoch) -> Iterator[EpochPart]:
         end = k + EPOCH_PART_BYTES
         frontier, votes = (None, ()) if k else (closed.frontier, closed.certificate)
         yield EpochPart(closed.epoch, frontier, data[k:end], is_last=end >= len(data), certificate=votes)
+
+
+class Answering:
+    """Answers the last pull of a peer, part by part, as it takes them. items: everything that a frontier lacks, read
+    while it is sent. failed: is told a fault of ours, which ends the answer."""
+
+    def __init__(
+        self, items: Callable[[tuple[Held, ...]], Iterator[AnswerItem]], failed: Callable[[Exception], None]
+    ) -> None:
+        self._items = items
+        self._failed = failed
+        self._id = self._allowed = 0
+        """Of the pull, and how many parts may still go."""
+        self._parts: Generator[PullPart | PullEnd | None, None, None] | None = None
+
+    def begin(self, pull: Pull) -> None:
+        self.end()
+        self._id, self._allowed, self._parts = pull.id, PULL_PARTS, self._answer(pull)
+
+    def go_on(self, more: PullMore) -> None:
+        """The peer has taken a part."""
+        if more.id == self._id:
+            self._allowed = min(self._allowed + 1, PULL_PARTS)
+
+    @property
+    def is_due(self) -> bool:
+        return self._parts is not None and self._allowed > 0
+
+    def take(self) -> PullPart | PullEnd | None:
+        """The next part. None, while `is_due`, means that the search goes on: ask again soon."""
+        if not self.is_due or self._parts is None:
+            return None
+        part = next(self._parts)
+        self._allowed -= part is not None
+        if isinstance(part, PullEnd):
+            self._parts = None
+        return part
+
+    def end(self) -> None:
+        """Nothing more of it is sent."""
+        if self._parts is not None:
+            with contextlib.suppress(Exception):
+                self._parts.close()
+            self._parts = None
+
+    def _answer(self, pull: Pull) -> Generator[PullPart | PullEnd | None, None, None]:
+        is_complete = True
+        try:
+            for part in cut(self._items(pull.frontier)):
+                yield None if part is None else PullPart(pull.id, part)
+        except Exception as error:
+            self._failed(error)
+            is_complete = False
+        yield PullEnd(pull.id, is_complete=is_complete)
 
 
 class Assembly:

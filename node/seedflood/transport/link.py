@@ -5,18 +5,17 @@ waits there is in nobody's way. TCP and the window of HTTP/2 alone say when it h
 asked for the next frame, so nothing queues here. Both streams have one fate: if one ends, the link has ended.
 
 A pull travels on the link because both sides must be able to ask, and the side that was dialled may have no address for
-the other. The donor sends the next part of its answer only if no live frame waits and fewer than PULL_PARTS parts are
-in flight. The asker acknowledges each part once it is processed. HTTP/2's own flow control is not enough for this: it
+the other. The donor sends the next part of its answer only if no live frame waits and few parts are in flight
+(`answer`). The asker acknowledges each part once it is processed. HTTP/2's own flow control is not enough for this: it
 lets megabytes pile up in front of a slow reader, and live frames would wait behind them (280 ms on loopback, now 8). So
 a pull of a million updates keeps one batch in the donor's memory, yields to the event loop between parts, and lets live
 frames pass on both sides.
 """
 
 import asyncio
-import contextlib
 import hmac
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import grpc
@@ -27,7 +26,7 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import FrontierDigest, Standing, Updates, count_updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message, Opaque
-from seedflood.transport.answer import EPOCH_BYTES_MAX, Assembly, cut
+from seedflood.transport.answer import EPOCH_BYTES_MAX, Answering, Assembly
 from seedflood.transport.budget import Budgets, Use, costs_of
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, Seen, decode
 from seedflood.transport.counters import LinkCounters
@@ -44,10 +43,6 @@ CUT = "the connection broke, or a frame was larger than 4 MiB"
 
 CONTENTS_BYTES_MAX = 1 << 20
 """The most bytes that travel at once on the second stream."""
-
-PULL_PARTS = 8
-"""The most parts in flight. In one round trip these are 2,048 bundles (180 KB), which take the asker a quarter of a
-second, or 512 KB of coefficients, which cost it nothing before the last part."""
 
 RECEIVED_BUNDLES = 256
 """How many bundles the core gets at once. It verifies their signatures in 15 ms, then other tasks of the loop run."""
@@ -132,9 +127,7 @@ class Link:
         """Has it had its second stream?"""
         self._is_expelled = self._is_leaving = False
         self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._answer: Iterator[LinkMessage | None] | None = None
-        self._answer_id = 0
-        self._parts_allowed = 0
+        self._answering = Answering(owner.pull_answer, owner.failed)
         self._writer: asyncio.Task[str] | None = None
         self._told: FrontierDigest | None = None
         self._heard: FrontierDigest | None = None
@@ -180,7 +173,7 @@ class Link:
         """Nothing more is heard from the peer. What is queued is sent, so that it learns why, and the link ends."""
         if not self._closing.done() and not self._is_expelled:
             self._is_expelled = True
-            self._drop_answer()
+            self._answering.end()
             self.send(Goodbye(reason))
             asyncio.get_running_loop().call_later(EXPEL_SECONDS, self.close, reason)
 
@@ -222,7 +215,7 @@ class Link:
                 writer.cancel()
             self._writer = writer
             await asyncio.wait({reader, writer} if writer.cancelling() else {reader})
-            self._drop_answer()
+            self._answering.end()
 
     async def finish_writing(self) -> None:
         """After `run`, on the dialled side: waits for a write that is under way.
@@ -392,14 +385,11 @@ class Link:
             return Use()
         match message:
             case Pull():
-                self._drop_answer()
-                self._answer = self._answer_to(message)
-                self._answer_id, self._parts_allowed = message.id, PULL_PARTS
+                self._answering.begin(message)
                 self._wake.set()
             case PullMore():
-                if message.id == self._answer_id:
-                    self._parts_allowed = min(self._parts_allowed + 1, PULL_PARTS)
-                    self._wake.set()
+                self._answering.go_on(message)
+                self._wake.set()
             case PullEnd():
                 if message.id == self._pulls:
                     if message.is_complete:
@@ -415,8 +405,8 @@ class Link:
 
     async def _write_frames(self) -> str:
         while not self._closing.done():
-            message = self._queue.take() or self._next_answer()
-            if message is None and self._may_answer:
+            message = self._queue.take() or self._answering.take()
+            if message is None and self._answering.is_due:
                 await asyncio.sleep(0)  # the search of the journal has found nothing yet
                 continue
             if message is None:
@@ -431,38 +421,6 @@ class Link:
                 await self._stream.finish()
                 return f"goodbye: {message.reason}"
         return "closed"
-
-    def _answer_to(self, pull: Pull) -> Iterator[LinkMessage | None]:
-        try:
-            for part in cut(self._owner.pull_answer(pull.frontier)):
-                yield None if part is None else PullPart(pull.id, part)
-        except Exception as error:
-            self._owner.failed(error)
-            yield PullEnd(pull.id, is_complete=False)
-            return
-        yield PullEnd(pull.id, is_complete=True)
-
-    @property
-    def _may_answer(self) -> bool:
-        return self._answer is not None and self._parts_allowed > 0
-
-    def _next_answer(self) -> LinkMessage | None:
-        """The next part of the answer. None, while `_may_answer`, means that the search goes on: ask again soon."""
-        if self._answer is None or not self._parts_allowed:
-            return None
-        try:
-            message = next(self._answer)
-        except StopIteration:
-            self._answer = None
-            return None
-        self._parts_allowed -= message is not None
-        return message
-
-    def _drop_answer(self) -> None:
-        if self._answer is not None:
-            with contextlib.suppress(Exception):
-                self._answer.close()  # type: ignore[attr-defined]
-            self._answer = None
 
 
 def _why(error: BaseException) -> str:

@@ -3,8 +3,8 @@
 If there are two streams between two nodes, one stays (`precedence`). When a link is replaced, the core sees
 "disconnected", then "connected". On one connection messages arrive in order, or the connection ends.
 
-A peer is dialled until the node stops, with capped exponential back-off and full jitter. If the peer answers that there
-is a link already, it is dialled again when that link ends. Every dial makes a new channel, so names are resolved again.
+A peer is dialled until the node stops (`redial`), with full jitter. Every dial makes a new channel, so names are
+resolved again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from seedflood.transport import refusal
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import HELLO_BYTES_MAX, FrameEncoder, decode, encode
 from seedflood.transport.counters import LinkTotals
-from seedflood.transport.credentials import Credentials, Way, advice, check_key, check_pin, plain_text
+from seedflood.transport.credentials import Credentials, advice, check_key, plain_text
 from seedflood.transport.door import Door
 from seedflood.transport.health import Health
 from seedflood.transport.link import BROKEN, Link, Stream
@@ -34,14 +34,8 @@ from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.reach import LookBack
-from seedflood.transport.server import (
-    CHANNEL_OPTIONS,
-    CONTENTS_PATH,
-    AcceptedStream,
-    DialledStream,
-    bind,
-    make_server,
-)
+from seedflood.transport.redial import Dialled, Redial
+from seedflood.transport.server import CONTENTS_PATH, AcceptedStream, DialledStream, bind, make_server
 from seedflood.transport.texts import plain
 
 STOP_SECONDS = 2.0
@@ -185,101 +179,58 @@ class Links:
     # The dialling side
 
     async def _dial_for_ever(self, address: str) -> None:
-        loop = asyncio.get_running_loop()
-        settings = self._settings
-        peer: OriginId | None = None
-        failures = 0
-        said = outcome = ""
-        told: str | None = None
+        loop, redial = asyncio.get_running_loop(), Redial(self._settings)
         while not self._is_stopping:
-            while outcome == "duplicate" and peer is not None and (link := self._links.get(peer)) is not None:
-                await link.ended.wait()
-            began, kindred = loop.time(), None
-            outcome, why = "failed", ""
-            try:
-                linked, peer = await self._dial(address)
-                outcome = "linked" if linked else "duplicate"
-                if peer is not None:
-                    self._found[address] = peer
-            except SeedfloodError as error:
-                if isinstance(error, RunMismatchError) and self._is_kindred(error):
-                    kindred = error.run
-                    outcome, why = "kindred", f"{address} is in another run of the course"
-                else:
-                    outcome, why = "refused", f"no link: {error}"
-                    self._owner.refused(address, error)
-            except (*BROKEN, TimeoutError) as error:
-                why = f"cannot reach {address}: {_details(error, self.credentials.covers(address))}"
-            except Exception as error:
-                self._owner.failed(error)
-            if why and why != said:  # once, not for every of countless dials
-                _log.log(logging.INFO if outcome == "kindred" else logging.WARNING, "%s; it is dialled again", why)
-            said = why
-            if outcome == "linked" and loop.time() - began > settings.redial_seconds_max:
-                failures = 0
-            bound = settings.redial_seconds_min * 2.0 ** min(failures, 30)
-            if outcome == "refused":
-                bound = settings.redial_seconds_max
-            if kindred is not None and kindred != told:
-                bound = min(bound, settings.kindred_seconds_max)
-                told = kindred if await self._bid_farewell(address, kindred) else None
-                failures = 0 if told is not None else failures
-            failures += 1
+            began = loop.time()
+            dialled = await self._dial(address)
+            if redial.is_news(dialled.why):
+                level = logging.INFO if dialled.outcome == "kindred" else logging.WARNING
+                _log.log(level, "%s; it is dialled again", dialled.why)
+            if redial.is_to_be_told(dialled) and await self._bid_farewell(address, dialled.run):
+                redial.told(dialled.run)
+            pause = redial.pause_seconds_max(dialled, loop.time() - began)
             if not self._is_stopping:
-                await self._sleep(self._uniform(0.0, min(bound, settings.redial_seconds_max)))
+                await self._sleep(self._uniform(0.0, pause))
+            while dialled.outcome == "duplicate" and (link := self._links.get(dialled.peer or 0)) is not None:
+                await link.ended.wait()
+
+    async def _dial(self, address: str) -> Dialled:
+        """Dials once and serves the link until it ends."""
+        try:
+            dialled = await self._link(address)
+        except SeedfloodError as error:
+            if isinstance(error, RunMismatchError) and self._is_kindred(error):
+                return Dialled("kindred", f"{address} is in another run of the course", run=error.run)
+            self._owner.refused(address, error)
+            return Dialled("refused", f"no link: {error}")
+        except (*BROKEN, TimeoutError) as error:
+            return Dialled("failed", f"cannot reach {address}: {_details(error, self.credentials.covers(address))}")
+        except Exception as error:
+            self._owner.failed(error)
+            return Dialled("failed")
+        if dialled.peer is not None:
+            self._found[address] = dialled.peer
+        return dialled
 
     def _is_kindred(self, error: RunMismatchError) -> bool:
         """Is the other side in an earlier or later run of the same course, by its own word? Nothing follows from it but
         how often it is dialled."""
         return error.is_of_course or error.run in self._settings.kindred_runs
 
-    async def _bid_farewell(self, address: str, run: str) -> bool:
-        """Dials a host that is still in a run which all have ended, as a host of that run, and leaves at once. Was it
-        told?"""
-        last = self._settings.ended.get(run)
-        if last is None:
-            return False
-        way = self.credentials.open(address, CHANNEL_OPTIONS)
-        stream = DialledStream(way.channel, address)
-        try:
-            async with asyncio.timeout(self._settings.hello_seconds):
-                await self._prove(stream, way)
-                if stream.proven is None or _knows(last, stream.proven):
-                    await _leave(last, stream)
-                    await stream.finish()
-                    while await stream.read() is not None:
-                        pass
-                    return True
-        except (*BROKEN, TimeoutError, PeerError) as error:
-            _log.debug("%s was not told that its run is over: %r", address, error)
-        except Exception as error:
-            self._owner.failed(error)
-        finally:
-            try:
-                await stream.close()
-            finally:
-                await way.channel.close()
-        return False
-
-    async def _dial(self, address: str) -> tuple[bool, OriginId | None]:
-        """Dials once and serves the link until it ends. Returns (was there a link, the peer at this address).
-
-        Raises SeedfloodError if the peer does not fit, one of BROKEN or TimeoutError if it cannot be reached.
-        """
+    async def _link(self, address: str) -> Dialled:
+        """Raises SeedfloodError if the peer does not fit, one of BROKEN or TimeoutError if it cannot be reached."""
         self._check_room(NEIGHBOURS_MAX)  # before the other side opens a link
-        way = self.credentials.open(address, CHANNEL_OPTIONS)
-        stream = DialledStream(way.channel, address, listen_port=self._port)
         run_id = self._owner.hello().run_id
-        try:
+        async with contextlib.aclosing(DialledStream(self.credentials, address, listen_port=self._port)) as stream:
             try:
                 async with asyncio.timeout(self._settings.hello_seconds):
-                    hello, ours = await self._greet(stream, way)
+                    hello, ours = await self._greet(stream)
             except grpc.aio.AioRpcError as error:
                 facts = refusal.parse(error.details())
-                if facts is None or (way.is_secure and stream.proven is None):
+                if facts is None or (stream.is_secure and stream.proven is None):
                     raise
                 if facts["reason"] == "duplicate":
-                    return False, refusal.origin_in(facts)
+                    return Dialled("duplicate", peer=refusal.origin_in(facts))
                 if facts["reason"] in ("stopping", "busy"):
                     raise
                 raise refusal.as_error(facts, address, run_id, stream.proven) from None
@@ -292,43 +243,35 @@ class Links:
             except PeerError as error:
                 if error.reason == "busy":
                     raise
-                return False, hello.member.origin
+                return Dialled("duplicate", peer=hello.member.origin)
             contents = asyncio.create_task(self._dial_contents(link))
             try:
                 await self._serve(link)
             finally:
                 contents.cancel()
                 await asyncio.wait({contents})
-            return True, link.peer
-        finally:
-            try:
-                await stream.close()
-            finally:
-                await way.channel.close()
+            return Dialled("linked", peer=link.peer)
 
     async def _dial_contents(self, link: Link) -> None:
         """Opens the connection for the contents of a link, and serves it until either ends. Then both have."""
         if not self._settings.has_contents:
             return
-        way = self.credentials.open(link.source, CHANNEL_OPTIONS)
-        stream = DialledStream(way.channel, link.source, CONTENTS_PATH, link.token)
-        try:
-            async with asyncio.timeout(self._settings.hello_seconds):
-                await self._prove(stream, way)
-            check_key(link.hello, stream.proven)
-            await link.serve_contents(stream)
-        except (*BROKEN, TimeoutError, PeerError) as error:
-            link.close(f"no connection for contents: {error!r}")
-        finally:
+        async with contextlib.aclosing(
+            DialledStream(self.credentials, link.source, CONTENTS_PATH, link.token)
+        ) as stream:
             try:
-                await stream.close()
-            finally:
-                await way.channel.close()
+                async with asyncio.timeout(self._settings.hello_seconds):
+                    await stream.connect(self._pins.get(link.source))
+                check_key(link.hello, stream.proven)
+                await link.serve_contents(stream)
+            except (*BROKEN, TimeoutError, PeerError) as error:
+                link.close(f"no connection for contents: {error!r}")
 
-    async def _greet(self, stream: DialledStream, way: Way) -> tuple[Hello, Hello]:
+    async def _greet(self, stream: DialledStream) -> tuple[Hello, Hello]:
         """Learns whom we have reached, exchanges hellos, and returns theirs and ours. Raises PeerError and what gRPC
         raises."""
-        await self._prove(stream, way)
+        pin = self._pins.get(stream.source)
+        await stream.connect(pin)
         ours = self._owner.hello()
         frames = encode(ours)
         for frame in frames:
@@ -336,20 +279,35 @@ class Links:
         answer = await stream.read()
         hello = _as_hello(answer)
         stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
-        check_key(hello, stream.proven, self._pins.get(stream.source))
+        check_key(hello, stream.proven, pin)
         refusal.check_hello(hello, ours, self._settings.kindred_runs)
         self._owner.is_welcome(hello)
         self._found[stream.source] = hello.member.origin
         return hello, ours
 
-    async def _prove(self, stream: DialledStream, way: Way) -> None:
-        """Connects. On a secured way nothing is said before the other side has proven who it is. Raises PeerError and
-        what gRPC raises."""
-        await stream.connect()
-        if way.is_secure:
-            proven = way.acceptor(await stream.metadata())
-            check_pin(proven, self._pins.get(stream.source))
-            stream.proven = proven
+    async def _bid_farewell(self, address: str, run: str) -> bool:
+        """Dials a host that is still in a run which all have ended, as a host of that run, and leaves at once. Was it
+        told?"""
+        last = self._settings.ended.get(run)
+        if last is None:
+            return False
+        try:
+            async with (
+                contextlib.aclosing(DialledStream(self.credentials, address)) as stream,
+                asyncio.timeout(self._settings.hello_seconds),
+            ):
+                await stream.connect(self._pins.get(address))
+                if stream.proven is None or _knows(last, stream.proven):
+                    await _leave(last, stream)
+                    await stream.finish()
+                    while await stream.read() is not None:
+                        pass
+                    return True
+        except (*BROKEN, TimeoutError, PeerError) as error:
+            _log.debug("%s was not told that its run is over: %r", address, error)
+        except Exception as error:
+            self._owner.failed(error)
+        return False
 
     # The dialled side
 

@@ -12,17 +12,16 @@ What is found is shown to operators, and nothing else follows from it.
 """
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
 from urllib.parse import unquote
-
-import grpc.aio
 
 from seedflood.errors import PeerError
 from seedflood.transport.codec import Seen
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.link import BROKEN, Link
-from seedflood.transport.server import CHANNEL_OPTIONS, LOOK, DialledStream
+from seedflood.transport.server import LOOK, DialledStream
 
 LOOK_SECONDS_MAX = 3.0
 AGAIN_SECONDS = 600.0
@@ -75,16 +74,12 @@ class LookBack:
 
     async def _answers(self, address: str, key: bytes) -> bool:
         """Does the host with this key answer there?"""
-        way = self._credentials().open(address, CHANNEL_OPTIONS)
-        stream = DialledStream(way.channel, address, listen_port=LOOK)
         try:
-            async with asyncio.timeout(LOOK_SECONDS_MAX):
+            async with (
+                contextlib.aclosing(DialledStream(self._credentials(), address, listen_port=LOOK)) as stream,
+                asyncio.timeout(LOOK_SECONDS_MAX),
+            ):
                 await stream.connect()
-                return not way.is_secure or way.acceptor(await stream.metadata()) == key
-        except (*BROKEN, TimeoutError, PeerError, grpc.aio.AioRpcError):
+                return not stream.is_secure or stream.proven == key
+        except (*BROKEN, TimeoutError, PeerError):
             return False
-        finally:
-            try:
-                await stream.close()
-            finally:
-                await way.channel.close()

@@ -14,7 +14,7 @@ import grpc.aio
 
 from seedflood.errors import BindError
 from seedflood.transport.codec import FRAME_BYTES_MAX
-from seedflood.transport.credentials import Credentials
+from seedflood.transport.credentials import Credentials, check_pin
 from seedflood.transport.crowd import host_of
 
 SERVICE = "seedflood.wire.Flood"
@@ -82,13 +82,14 @@ Accept = Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]]
 
 
 class DialledStream:
-    """The side of a link that opened it."""
+    """The side of a link that opened it, on a channel of its own; `aclose` ends both. is_secure: then nothing is
+    said before the other side has proven who it is."""
 
     is_dialled = True
 
     def __init__(
         self,
-        channel: grpc.aio.Channel,
+        credentials: Credentials,
         address: str,
         path: str = LINK_PATH,
         token: bytes = b"",
@@ -99,14 +100,32 @@ class DialledStream:
         self.token = token or secrets.token_bytes(TOKEN_BYTES)
         self.proven: bytes | None = None
         """The key that the other side has proven to have."""
-        self._call = channel.stream_stream(path)(metadata=((TOKEN_KEY, self.token), (PORT_KEY, str(listen_port))))
+        self._way = credentials.open(address, CHANNEL_OPTIONS)
+        self.is_secure = self._way.is_secure
+        metadata = ((TOKEN_KEY, self.token), (PORT_KEY, str(listen_port)))
+        self._call = self._way.channel.stream_stream(path)(metadata=metadata)
         self.handshake = (0, 0, 0)
 
-    async def connect(self) -> None:
-        """Waits until the connection is up."""
-        await self._call.wait_for_connection()
+    async def aclose(self) -> None:
+        """Cancels the rpc and waits until gRPC has let go of it, so that none of its tasks outlives the loop."""
+        self._call.cancel()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._call.code()
+        finally:
+            await self._way.channel.close()
 
-    async def metadata(self) -> list[tuple[str, Any]]:
+    async def connect(self, pin: bytes | None = None) -> None:
+        """Waits until the connection is up, and learns who is there. pin: the key that is expected. Raises PeerError
+        and what gRPC raises."""
+        await self._call.wait_for_connection()
+        if self.is_secure:
+            proven = self._way.acceptor(await self._metadata())
+            check_pin(proven, pin)
+            self.proven = proven
+
+    async def _metadata(self) -> list[tuple[str, Any]]:
         """What the other side says before its first frame. Raises AioRpcError if it has ended the stream."""
         metadata = list(await self._call.initial_metadata() or ())
         if not metadata:  # it may have ended the stream, and gRPC tells that a moment later
@@ -125,13 +144,6 @@ class DialledStream:
 
     async def finish(self) -> None:
         await self._call.done_writing()
-
-    async def close(self) -> None:
-        """Cancels the rpc and waits until gRPC has let go of it, so that none of its tasks outlives the loop."""
-        self._call.cancel()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await self._call.code()
 
 
 class AcceptedStream:
