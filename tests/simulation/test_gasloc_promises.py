@@ -214,10 +214,9 @@ def test_a_checkpoint_that_holds_a_later_round_is_seen(monkeypatch):
     assert is_seen("writes a checkpoint for round", "none", range(1))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_all_promises_are_kept_by_the_same_plans(seed):
+@pytest.mark.parametrize("settings", [{}, {"matching": "full"}])
+def test_all_promises_are_kept_by_the_same_plans(settings):
     """The judges are silent where nothing is switched off."""
     for profile in ("none", "crashes", "disks", "network", "liars"):
-        for settings in ({}, {"matching": "full"}):
-            result = simulated(profile, seed, **settings)
-            assert (result.violations, result.stuck) == ([], [])
+        result = simulated(profile, 0, **settings)
+        assert (result.violations, result.stuck) == ([], [])

@@ -39,7 +39,8 @@ def test_every_profile_is_survived(profile):
     ],
 )
 def test_every_topology_and_matching_survives_everything(topology, matching):
-    result = simulate(Plan(clients=9, topology=topology, steps=24, matching=matching, gamma=0.0))
+    clients = 9 if topology == "grid" else 6
+    result = simulate(Plan(clients=clients, topology=topology, steps=24, matching=matching, gamma=0.0))
     assert_good(result)
     assert result.mean_exact is True
 
@@ -72,9 +73,9 @@ def test_copies_are_taken_where_replicas_are_lost():
 def test_every_kind_of_fault_happens():
     names = ("all", "losses")
     missing = {kind for name in names for kind in PROFILES[name].rates} | {"lost_frames", "late_join", "broken_links"}
-    for seed in range(6):
-        for name in names:
-            missing -= simulate(Plan(clients=9, topology="grid", steps=24, seed=seed, profile=name)).faults.keys()
+    enough = [("all", 4), ("losses", 1)]  # the others for the day when these are not
+    for name, seed in [*enough, *((name, seed) for seed in range(6) for name in names)]:
+        missing -= simulate(Plan(clients=9, topology="grid", steps=24, seed=seed, profile=name)).faults.keys()
         if not missing:
             break
     assert not missing

@@ -26,7 +26,7 @@ def test_every_golden_trace_is_of_a_run():
 @pytest.mark.parametrize("name", ["strict-none", "gasloc-pairs-all"])
 def test_golden_traces_are_of_everything_that_happens(name):
     plan = golden.ALL_PLANS[name]
-    facts, others = (golden.run(replace(plan, seed=seed))[1] for seed in (plan.seed, plan.seed + 1))
+    facts, others = golden.read()[name], golden.run(replace(plan, seed=plan.seed + 1))[1]
     same = {key for key, value in facts.items() if others[key] == value}
     assert same == {"healed", "steps"}
 

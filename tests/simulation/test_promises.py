@@ -59,7 +59,7 @@ def lossy():
 
 
 def doubled():
-    return judge(started("complete", 3, window="none", weather=Weather(duplicate=0.3)))
+    return judge(started("complete", 3, window="none", weather=Weather(duplicate=0.3)), 60)
 
 
 def powerless():
@@ -120,11 +120,11 @@ def flipped():
 
 def parted():
     world = started("grid", 9, steps=30, window="bounded")
-    world.run_until_step(4)
+    world.run_until_step(4, 60)
     world.network.partition({0, 1, 2, 3})
     world.run_for(3)
     world.network.heal()
-    return judge(world)
+    return judge(world, 60)
 
 
 def orphaned():
@@ -351,7 +351,6 @@ def test_a_promise_is_kept(promise):
 
 
 WAYS = {
-    "coefficients": {"telling": Coefficients((5, 2))},
     "pairs, a round ahead": {"delay": 1},
     "coefficients, three rounds ahead": {"telling": Coefficients((3, 4)), "delay": 3},
 }

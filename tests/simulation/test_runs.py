@@ -36,12 +36,26 @@ def test_every_profile_is_survived(profile, window):
     assert result.frontiers_equal or result.liars
 
 
-TOPOLOGIES = {"grid": "strict", "tree": "bounded", "complete": "strict", "random-regular": "bounded", "path": "strict"}
+PLANS = (
+    Plan(clients=9, topology="grid", seed=1),
+    Plan(clients=6, topology="tree", seed=1, window="bounded"),
+    Plan(clients=6, topology="complete", seed=3),
+    Plan(clients=6, topology="random-regular", seed=1, window="bounded"),
+    Plan(clients=6, topology="path", seed=1),
+)
+"""Under these seeds, every kind of fault happens in one of them."""
 
 
-@pytest.mark.parametrize(("topology", "window"), TOPOLOGIES.items())
-def test_every_topology_survives_everything(topology, window):
-    assert_good(simulate(Plan(clients=9, topology=topology, seed=1, window=window)))
+def test_every_topology_survives_everything_and_every_kind_of_fault_happens():
+    missing = PROFILES["all"].rates.keys() | {"lost_frames", "duplicated_frames", "reordered_frames", "late_join"}
+    for later in range(8):  # what a node does may change, and with it what meets it
+        for plan in PLANS:
+            result = simulate(replace(plan, seed=plan.seed + later))
+            assert_good(result)
+            missing -= result.faults.keys()
+        if not missing:
+            break
+    assert not missing
 
 
 @pytest.mark.parametrize("clients", [1, 2])
@@ -60,15 +74,6 @@ def test_epochs_are_compacted_and_adopted_under_chaos(monkeypatch):
     for seed in range(4):  # nobody leaves: who left may return for long, and until then bundles are kept
         assert_good(simulate(Plan(clients=6, steps=40, refresh_period=4, window="bounded", seed=seed, profile="disks")))
     assert adopted
-
-
-def test_every_kind_of_fault_happens():
-    missing = PROFILES["all"].rates.keys() | {"lost_frames", "duplicated_frames", "reordered_frames", "late_join"}
-    for seed in range(16):
-        missing -= simulate(Plan(clients=9, topology="grid", seed=seed)).faults.keys()
-        if not missing:
-            break
-    assert not missing
 
 
 def test_only_strict_plans_draw_an_optimiser_that_goes_by_steps():

@@ -122,7 +122,7 @@ def local(data: Path, model: Path) -> CompletedProcess[str]:
 
 LONG = pytest.mark.long
 LEARNED = (
-    "rows.jsonl",
+    pytest.param("rows.jsonl", marks=LONG),
     pytest.param("tested#train,test", marks=LONG),
     pytest.param("rows.parquet", marks=LONG),
     "chats.jsonl",

@@ -1,8 +1,5 @@
 """The plain torch model, trained through an objective: nothing of any algorithm's own is needed."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from reference import FAMILIES, LABELS, TEXTS, tiny_base, tiny_batch, tiny_model, tiny_settings, tiny_tokenizer
@@ -57,12 +54,3 @@ def test_one_step_of_gradient_descent_goes_down_the_slope(objective, labelled):
             parameter -= rate * parameter.grad
         fallen = before.values()[0] - objective.measure(model, batch).values()[0]
     assert fallen == pytest.approx(rate * slope, rel=0.1)
-
-
-def test_tasks_models_and_objectives_load_nothing_of_an_algorithm():
-    script = (
-        "import sys, seedflood.training.loading, seedflood.training.evaluation\n"
-        "print([name for name in sys.modules if name.startswith('seedflood.training.seedflood')])"
-    )
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"

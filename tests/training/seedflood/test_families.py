@@ -1,6 +1,7 @@
 """Every family that docs/models.md names is trained exactly."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 TOKENS_BT = torch.randint(1, VOCABULARY, (3, 9), generator=torch.Generator().manual_seed(5))
 
 
+@cache
 def trained(family):
-    """A replica with two epochs, of which the later one is open."""
+    """A replica with two epochs, of which the later one is open. No test changes it."""
     replica = Replica(prepare_model(family_model(family), tiny_tokenizer()), tiny_settings())
     replica.apply(some_updates(40, steps=20, scalar_max=1 << 20))
     replica.open_latest()
