@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
+CORES := $(shell getconf _NPROCESSORS_ONLN)
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
 .PHONY: help setup setup-relay demo tour test test-long compose-test soak check lint-deploy bench real clean sweep study fuzz audit
@@ -26,11 +27,12 @@ tour: $(VENV)/.ready  ## Four daemons pre-train a model, fine-tune it, and teach
 	  --train-examples 4096 --set run.objective.max_length=32 --set run.objective.max_new_tokens=4 \
 	  --set run.seedflood.rank=8
 
+# Real daemons wait now and then, and those of test-long often: there are more tests at a time than cores.
 test: $(VENV)/.ready-dev  ## The tests, but for those below
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.ready-dev  ## The long ones: real daemons that crash, lose disks, are cut off, or sit beside liars
-	$(BIN)/python -m pytest -m long -n auto --dist loadfile
+	$(BIN)/python -m pytest -m long -n $$(($(CORES) + 2)) --dist worksteal
 
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
 	$(BIN)/python -m pytest tests/deploy -m docker
