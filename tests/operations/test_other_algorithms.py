@@ -12,6 +12,7 @@ from seedflood.operations.console import Console
 from seedflood.operations.every import Every
 from seedflood.operations.history import FIGURES_MAX, History
 from seedflood.operations.seedflood.observer import SeedfloodObserver
+from seedflood.operations.subject import Loading
 from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.view import Blocker, CatchingUp
 from strangers import StrangeNode, open_console
@@ -172,7 +173,7 @@ async def test_its_figures_are_metrics(console, http):
 
 async def test_what_it_has_no_updates_for_cannot_be_traced(console, http):
     assert await get(http, console, "/api/trace?origin=beta&step=3") == (404, "this run has no updates to trace\n")
-    console.hub.subject = None
+    console.hub.subject = Loading()
     assert await get(http, console, "/api/trace?origin=alpha&step=3") == (503, "the model is being loaded\n")
 
 

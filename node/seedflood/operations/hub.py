@@ -19,7 +19,7 @@ from seedflood.config import Settings
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
 from seedflood.operations.rise import Rise
-from seedflood.operations.subject import LastClose, Subject
+from seedflood.operations.subject import LastClose, Loading, Subject
 from seedflood.operations.tally import Tally
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.outputs import Event
@@ -49,7 +49,7 @@ _log = structlog.stdlib.get_logger("seedflood")
 
 
 class TelemetryHub:
-    """subject: None until the node is loaded. events: the last events for people, the newest last.
+    """subject: the node. events: the last events for people, the newest last.
 
     The observer of the algorithm sets: last_close, if it has windows; tells_rounds, if it calls `stepped`; tracer, if
     its updates can be traced; unready_reason, why a node with links may not be ready.
@@ -58,7 +58,7 @@ class TelemetryHub:
     def __init__(self, settings: Settings, origin: OriginId, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = settings
         self.origin = origin
-        self.subject: Subject | None = None
+        self.subject: Subject = Loading()
         self.tally = Tally()
         self.history = History()
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
@@ -187,7 +187,7 @@ class TelemetryHub:
         steps that the others have done without it."""
         now = time.time()
         self.tally.last_step_at = now
-        parameters = self.subject.parameters if self.subject is not None else None
+        parameters = self.subject.parameters
         if parameters is not None:
             self.tally.gossip_bytes += 2 * len(self._linked) * count * parameters[1]
         if self.steps_per_second() == 0 or count > self._round_steps:
@@ -233,7 +233,7 @@ class TelemetryHub:
     def look(self) -> None:
         """Adds the algorithm's figures to their curves, once a second at most."""
         now = time.time()
-        if self.subject is not None and now - self._looked_at >= SPEED_SECONDS:
+        if now - self._looked_at >= SPEED_SECONDS:
             self._looked_at = now
             self.history.described(now, self.subject.view().figures)
 
@@ -241,8 +241,8 @@ class TelemetryHub:
 
     def names(self) -> dict[str, str]:
         """The names of all known origins, by fingerprint. For any thread."""
-        known = self.subject.names() if self.subject is not None else {}
-        return {fingerprint(origin): name for origin, name in ({self.origin: self.settings.node.name} | known).items()}
+        known = {self.origin: self.settings.node.name} | self.subject.names()
+        return {fingerprint(origin): name for origin, name in known.items()}
 
     def name(self, origin: OriginId | None) -> str | None:
         """The name of a neighbour, else the fingerprint; None for None."""

@@ -32,6 +32,7 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.metrics import CONTENT_TYPE, Metrics
 from seedflood.operations.names import resolve_origin
 from seedflood.operations.status import describe, describe_readiness
+from seedflood.operations.subject import LOADING
 from seedflood.protocol.origin import STEP_MAX, fingerprint
 
 STATIC_FOLDER = Path(__file__).parent / "static"
@@ -135,7 +136,7 @@ class OperationsServer:
         step = _whole(request, "step", None)
         tracer, state = self._hub.tracer, self._hub.settings.node.state
         if tracer is None:
-            if self._hub.subject is None:
+            if self._hub.subject.view().phase == LOADING:
                 raise web.HTTPServiceUnavailable(text="the model is being loaded\n")
             raise web.HTTPNotFound(text="this run has no updates to trace\n")
         async with self._tracing:  # one at a time, because each may read all event files

@@ -59,10 +59,10 @@ from seedflood.config import RunSettings
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.reasons import describe_blocker, explain
 from seedflood.operations.rise import Rise
-from seedflood.operations.subject import LastClose, LinkState, Subject
+from seedflood.operations.subject import LOADING, LastClose, LinkState, Subject
 from seedflood.operations.tally import percentile
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.view import CatchingUp, MemberView, RemovalView, View
+from seedflood.protocol.view import CatchingUp, Edge, MemberView, RemovalView, View
 
 EVENTS_SHOWN = 50
 BLOCKERS_SHOWN = 100
@@ -86,10 +86,9 @@ JOURNAL_KEYS = ("bundles", "bytes", "closed_epochs", "records")
 
 def describe_state(hub: TelemetryHub) -> str:
     """The `state` of the status, one of the words listed above."""
-    subject = hub.subject
-    if subject is None:
-        return "loading"
-    view = subject.view()
+    subject, view = hub.subject, hub.subject.view()
+    if view.phase == LOADING:
+        return LOADING
     if subject.is_draining or view.phase == "left":
         return "draining"
     if subject.is_disk_full:
@@ -111,10 +110,9 @@ def _stands_still(hub: TelemetryHub, view: View, seconds: float) -> bool:
 
 def why_not_ready(hub: TelemetryHub) -> str | None:
     """The reason in one sentence; None if the node is ready."""
-    subject, state = hub.subject, describe_state(hub)
-    if subject is None:
+    view, state = hub.subject.view(), describe_state(hub)
+    if state == LOADING:
         return "the model is being loaded"
-    view = subject.view()
     if state == "draining":
         return "the node is leaving"
     if state == "disk full":
@@ -139,8 +137,8 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
 def describe_readiness(hub: TelemetryHub) -> list[str]:
     """Lines that say why the node is not ready and what it waits for. Empty if it is ready."""
     reason = why_not_ready(hub)
-    if reason is None or hub.subject is None:
-        return [reason] if reason is not None else []
+    if reason is None:
+        return []
     view = hub.subject.view()
     lines = [f"has waited for {view.now - one.since:.0f} s: {explain(one)}" for one in view.blockers[:BLOCKERS_SHOWN]]
     return [reason, *lines]
@@ -148,7 +146,7 @@ def describe_readiness(hub: TelemetryHub) -> list[str]:
 
 def describe_line(hub: TelemetryHub | None) -> str:
     """State and step in a few words, for a supervisor."""
-    if hub is None or hub.subject is None:
+    if hub is None or hub.subject.view().phase == LOADING:
         return "loading the model"
     steps = hub.settings.run.steps
     return f"{describe_state(hub)}, step {min(hub.subject.view().step, steps)} of {steps}"
@@ -157,9 +155,7 @@ def describe_line(hub: TelemetryHub | None) -> str:
 def describe(hub: TelemetryHub) -> dict[str, Any]:
     """The whole status."""
     hub.look()
-    subject = hub.subject
-    view = subject.view() if subject is not None else None
-    links = subject.link_states() if subject is not None else []
+    subject, view, links = hub.subject, hub.subject.view(), hub.subject.link_states()
     reason = why_not_ready(hub)
     return {
         "node": _node(hub),
@@ -167,16 +163,18 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "is_ready": reason is None,
         "why_not_ready": reason,
         "progress": _progress(hub, view, links),
-        "figures": _figures(view),
-        "words": dict(view.words) if view is not None else {},
+        "figures": {name: value if math.isfinite(value) else None for name, value in view.figures.items()},
+        "words": dict(view.words),
         "catching_up": _catching_up(view),
-        "blockers": _blockers(view),
+        "blockers": [
+            describe_blocker(one, view.now, is_closed=view.roster is not None) for one in view.blockers[:BLOCKERS_SHOWN]
+        ],
         "window": _window(hub, view),
-        "members": _members(view.members) if view is not None else [],
-        "edges": [[fingerprint(a), fingerprint(b)] for a, b in view.edges] if view is not None else [],
-        "pairs": [[fingerprint(a), fingerprint(b)] for a, b in view.pairs] if view is not None else [],
-        "diameter": view.diameter if view is not None else None,
-        "cut_vertices": [fingerprint(origin) for origin in view.cut_vertices] if view is not None else [],
+        "members": _members(view.members),
+        "edges": _pairs(view.edges),
+        "pairs": _pairs(view.pairs),
+        "diameter": view.diameter if view.members else None,
+        "cut_vertices": list(map(fingerprint, view.cut_vertices)),
         "roster": _roster(view),
         "links": [_link(link, view) for link in links],
         "updates": _updates(hub, view, links),
@@ -189,14 +187,13 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
 
 
 def _node(hub: TelemetryHub) -> dict[str, Any]:
-    run, subject = hub.settings.run, hub.subject
     return {
         "name": hub.settings.node.name,
         "origin": fingerprint(hub.origin),
         "version": VERSION,
-        "run": _run(run),
+        "run": _run(hub.settings.run),
         "course": {"position": hub.course[0] + 1, "runs": list(hub.course[1])},
-        "incarnation": subject.incarnation if subject is not None else None,
+        "incarnation": hub.subject.incarnation,
         "started_at": hub.started_at,
         "now": time.time(),
     }
@@ -209,10 +206,10 @@ def _run(run: RunSettings) -> dict[str, Any]:
     return said | {"algorithm": shown} | {key: shown.get(key) for key in SEEDFLOOD_SETTINGS}
 
 
-def _progress(hub: TelemetryHub, view: View | None, links: list[LinkState]) -> dict[str, Any]:
+def _progress(hub: TelemetryHub, view: View, links: list[LinkState]) -> dict[str, Any]:
     run = hub.settings.run
-    step = min(view.step, run.steps) if view is not None else None
-    speed = 0.0 if view is not None and _stands_still(hub, view, WAITING_SECONDS) else hub.steps_per_second()
+    step = min(view.step, run.steps) if view.phase != LOADING else None
+    speed = 0.0 if _stands_still(hub, view, WAITING_SECONDS) else hub.steps_per_second()
     return {
         "step": step,
         "steps": run.steps,
@@ -235,34 +232,24 @@ def _rise(rise: Rise | None) -> dict[str, Any] | None:
     return {"step": rise.step, "loss": _round(rise.loss), "best_step": best_step, "best_loss": best_loss}
 
 
-def _window(hub: TelemetryHub, view: View | None) -> dict[str, Any]:
-    window = view.window if view is not None else None
-    return {
-        "step": window.last if window is not None else None,
-        "opened_seconds": _round(view.now - window.opened_at) if view is not None and window is not None else None,
-        "heard": window.heard if window is not None else None,
-        "expected": window.expected if window is not None else None,
-        "bound_seconds": window.bound_seconds if window is not None else None,
-        "last_close": _last_close(view, hub.last_close),
-    }
+def _window(hub: TelemetryHub, view: View) -> dict[str, Any]:
+    window, close = view.window, hub.last_close
+    opened: dict[str, Any] = dict.fromkeys(("step", "opened_seconds", "heard", "expected", "bound_seconds"))
+    if window is not None:
+        opened = {
+            "step": window.last,
+            "opened_seconds": _round(view.now - window.opened_at),
+            "heard": window.heard,
+            "expected": window.expected,
+            "bound_seconds": window.bound_seconds,
+        }
+    return opened | {"last_close": _last_close(view, close) if close is not None else None}
 
 
-def _blockers(view: View | None) -> list[dict[str, Any]]:
-    if view is None:
-        return []
-    is_closed = view.roster is not None
-    return [describe_blocker(one, view.now, is_closed=is_closed) for one in view.blockers[:BLOCKERS_SHOWN]]
-
-
-def _figures(view: View | None) -> dict[str, float | None]:
-    figures = view.figures if view is not None else {}
-    return {name: value if math.isfinite(value) else None for name, value in figures.items()}
-
-
-def _catching_up(view: View | None) -> dict[str, Any] | None:
-    if view is None or view.catching_up is None:
-        return None
+def _catching_up(view: View) -> dict[str, Any] | None:
     pulled = view.catching_up
+    if pulled is None:
+        return None
     return {"donor": _name(pulled.donor, view), "held": pulled.held, "wanted": pulled.wanted, "unit": pulled.unit}
 
 
@@ -280,9 +267,7 @@ def _name(origin: OriginId, view: View) -> str:
     return next((member.name for member in view.members if member.origin == origin), fingerprint(origin))
 
 
-def _last_close(view: View | None, close: LastClose | None) -> dict[str, Any] | None:
-    if view is None or close is None:
-        return None
+def _last_close(view: View, close: LastClose) -> dict[str, Any]:
     names = {member.origin: member.name for member in view.members}
     return {
         "step": close.step,
@@ -292,6 +277,10 @@ def _last_close(view: View | None, close: LastClose | None) -> dict[str, Any] | 
         "late": close.late,
         "missing": sorted(names.get(origin, fingerprint(origin)) for origin in close.missing),
     }
+
+
+def _pairs(pairs: Sequence[Edge]) -> list[list[str]]:
+    return [[fingerprint(a), fingerprint(b)] for a, b in pairs]
 
 
 def _members(members: Sequence[MemberView]) -> list[dict[str, Any]]:
@@ -314,10 +303,10 @@ def _member(member: MemberView, foremost: int) -> dict[str, Any]:
     }
 
 
-def _roster(view: View | None) -> dict[str, Any] | None:
-    if view is None or view.roster is None:
-        return None
+def _roster(view: View) -> dict[str, Any] | None:
     roster = view.roster
+    if roster is None:
+        return None
     refused = sum(view.refused.get(reason, 0) for reason in ROSTER_REASONS)
     counts = {"serial": roster.serial, "hosts": roster.hosts, "gone": roster.gone, "refused": refused}
     return counts | {"removals": list(map(_removal, roster.removals)), "contradicted": roster.contradicted}
@@ -337,8 +326,7 @@ def _removal(removal: RemovalView) -> dict[str, Any]:
     }
 
 
-def _link(link: LinkState, view: View | None) -> dict[str, Any]:
-    hops = view.hops.latest if view is not None else {}
+def _link(link: LinkState, view: View) -> dict[str, Any]:
     return {
         "peer": link.peer,
         "origin": fingerprint(link.origin) if link.origin is not None else None,
@@ -348,7 +336,7 @@ def _link(link: LinkState, view: View | None) -> dict[str, Any]:
         "bytes_received": link.bytes_received,
         "pull_bytes_received": link.pull_bytes_received,
         "updates_dropped": link.updates_dropped,
-        "hop_seconds": _round(hops.get(link.origin)) if link.origin is not None else None,
+        "hop_seconds": _round(view.hops.latest.get(link.origin)) if link.origin is not None else None,
         "seen_as": link.seen_as,
         "may_dial_us": link.may_dial_us,
         "may_be_dialled": link.may_be_dialled,
@@ -356,21 +344,21 @@ def _link(link: LinkState, view: View | None) -> dict[str, Any]:
     }
 
 
-def _updates(hub: TelemetryHub, view: View | None, links: list[LinkState]) -> dict[str, Any]:
+def _updates(hub: TelemetryHub, view: View, links: list[LinkState]) -> dict[str, Any]:
     tally = hub.tally
     counts = {
         "originated": tally.originated,
         "received": sum(link.updates_received for link in links),
-        "duplicate": view.duplicates if view is not None else 0,
+        "duplicate": view.duplicates,
         "applied": tally.applied,
         "late": tally.late,
     }
-    rejected = {reason: count for reason, count in view.refused.items() if count} if view is not None else {}
+    rejected = {reason: count for reason, count in view.refused.items() if count}
     return {key: count if tally.has_updates else None for key, count in counts.items()} | {"rejected": rejected}
 
 
-def _delays(view: View | None) -> dict[str, Any]:
-    samples = view.hops.recent if view is not None else ()
+def _delays(view: View) -> dict[str, Any]:
+    samples = view.hops.recent
     return {
         "hop_seconds_p50": _round(percentile(samples, 0.5)),
         "hop_seconds_p99": _round(percentile(samples, 0.99)),
@@ -379,11 +367,10 @@ def _delays(view: View | None) -> dict[str, Any]:
 
 
 def _traffic(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:
-    subject = hub.subject
-    parameters, parameter_bytes = (subject.parameters if subject is not None else None) or (None, None)
+    parameters, parameter_bytes = hub.subject.parameters or (None, None)
     return {
         "seedflood_bytes": sum(link.bytes_sent + link.bytes_received for link in links),
-        "gossip_bytes": hub.tally.gossip_bytes if subject is None or parameters is not None else None,
+        "gossip_bytes": hub.tally.gossip_bytes if parameters is not None else None,
         "parameters": parameters,
         "parameter_bytes": parameter_bytes,
     }
@@ -401,8 +388,8 @@ def _history(hub: TelemetryHub) -> dict[str, Any]:
     }
 
 
-def _journal(subject: Subject | None) -> dict[str, Any]:
-    size = subject.journal_size() if subject is not None else {}
+def _journal(subject: Subject) -> dict[str, Any]:
+    size = subject.journal_size()
     return {key: size.get(key) for key in JOURNAL_KEYS}
 
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.view import View
+from seedflood.protocol.view import Hops, View
+
+LOADING = "loading"
+"""The phase of a node whose model is being loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Subject(Protocol):
     """The daemon. All methods but `names` must be called on the loop's thread."""
 
     @property
-    def incarnation(self) -> int: ...
+    def incarnation(self) -> int | None:
+        """None: not known yet."""
 
     @property
     def is_finished(self) -> bool:
@@ -89,3 +93,28 @@ class Subject(Protocol):
 
     def journal_size(self) -> Mapping[str, int]:
         """bytes: on the disk. records: how many the algorithm keeps. An algorithm may add other counts."""
+
+
+class Loading:
+    """The `Subject` before there is a node: its model is loaded, and nothing is known of it."""
+
+    incarnation = None
+    is_finished = is_draining = is_disk_full = False
+    handshakes = 0
+    parameters = None
+
+    def view(self) -> View:
+        hops = Hops((), {}, (), (), 0.0)
+        return View(0.0, LOADING, 0, False, False, 0, {}, hops, (), (), 0, (), ())
+
+    def names(self) -> dict[OriginId, str]:
+        return {}
+
+    def link_states(self) -> list[LinkState]:
+        return []
+
+    def link_faults(self) -> Mapping[Any, int]:
+        return {}
+
+    def journal_size(self) -> Mapping[str, int]:
+        return {}

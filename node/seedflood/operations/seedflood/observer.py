@@ -95,9 +95,8 @@ class SeedfloodObserver:
     def _trace(self, origin: str, step: int, name: str | None) -> Callable[[Iterable[bytes]], dict[str, Any]]:
         """A `hub.Tracer`. It asks the node right away; the function that it returns reads the lines later."""
         hub = self._hub
-        run, subject = hub.settings, hub.subject
+        run, at_step = hub.settings, hub.subject.view().step
         is_held, is_applied = self._find_update(int(origin, 16), step)
-        at_step = subject.view().step if subject is not None else None
 
         def read(lines: Iterable[bytes]) -> dict[str, Any]:
             found = trace(lines, origin, step, name)
