@@ -6,7 +6,7 @@ Every method raises JournalError. Writes join the open group.
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
@@ -63,6 +63,11 @@ _PUT = (
     "INSERT INTO epochs VALUES (?, ?, ?, ?) ON CONFLICT (epoch) DO UPDATE SET frontier = excluded.frontier, "
     "coefficients = excluded.coefficients, certificate = excluded.certificate"
 )
+
+_STEP: Final = 1
+_END: Final = 3
+_RECORD: Final = 6
+"""Columns of a strand: its first and its last step, and its record."""
 
 _NO_GAP = (0, -1)
 
@@ -194,27 +199,29 @@ class Bundles:
         batch: list[Bundle] = []
         looks = 0
         for origin in self._origins() if first <= last else ():
-            step, count = held.next_lacking(origin, first), FIRST_STRANDS
-            while page := self._page(origin, step, last, count):
-                lacking = [one for one in page if one[3] >= step and not held.holds(origin, one[1], one[3])]
-                there = [one for one in self._decode(lacking) if one.last >= step and one.step >= first]
-                batch += [one for one in there if one.step <= last and not held.holds(origin, one.step, one.last)]
+            for found in self._lacking(origin, held, first, last):
                 looks += 1
-                parts = [list(part) for part in cut_bundles(batch, limit)] or [[]]
-                batch = [] if looks >= LOOKS_MAX else parts.pop()
+                parts = [list(part) for part in cut_bundles(batch + found, limit)] or [[]]
+                batch = parts.pop() if looks < LOOKS_MAX else []
                 looks = 0 if parts else looks
                 yield from parts
-                end = page[-1][3]
-                if len(page) < count or end >= last:
-                    break
-                step, count = held.next_lacking(origin, end + 1), min(PAGE_STRANDS, _count_next(page, PAGE_BYTES))
         if batch:
             yield batch
 
+    def _lacking(self, origin: OriginId, held: Frontier, first: int, last: int) -> Iterator[list[Bundle]]:
+        """The bundles of an origin's steps first..last that are not held, by step: a list for each read."""
+        step, count = held.next_lacking(origin, first), FIRST_STRANDS
+        while step <= last and (page := self._page(origin, step, last, count)):
+            wanted = [row for row in page if row[_END] >= step and not held.holds(origin, row[_STEP], row[_END])]
+            there = [one for one in self._decode(wanted) if one.last >= step and first <= one.step <= last]
+            yield [one for one in there if not held.holds(origin, one.step, one.last)]
+            if len(page) < count:
+                return
+            step = held.next_lacking(origin, page[-1][_END] + 1)
+            count = min(PAGE_STRANDS, _count_next(page, PAGE_BYTES))
+
     def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[Strand]:
         """Up to `count` strands of an origin: from the one that covers the step, to those that begin at `last`."""
-        if step > last:
-            return []
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
         return self._store.rows(_SELECT, signed(origin), step if start is None else start, last, count)
 
@@ -366,4 +373,4 @@ def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
 
 def _count_next(rows: Sequence[tuple[Any, ...]], room: int = READ_BYTES) -> int:
     """How many strands to read next, if all are as large as the largest of these rows."""
-    return min(READ_STRANDS, max(1, room // max(len(row[6]) for row in rows)))
+    return min(READ_STRANDS, max(1, room // max(len(row[_RECORD]) for row in rows)))
