@@ -15,7 +15,7 @@ from rich.console import Console
 
 from seedflood import cli
 from seedflood.cli.options import parse_overrides
-from seedflood.cluster.local import is_sound, show_result
+from seedflood.cluster.display import is_sound, show_result
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.host.places import LOCK_FILE, hold, is_held
 

@@ -291,7 +291,15 @@ def test_async_appears_where_there_is_a_loop_only():
         "host/gasloc/engine.py",
     )
     invitations = ("founding/invitation.py", "founding/enrolling.py")
-    shells = ("host/daemon.py", "host/process.py", "cluster/local.py", "cluster/processes.py", *invitations, *engines)
+    shells = (
+        "host/daemon.py",
+        "host/process.py",
+        "cluster/local.py",
+        "cluster/display.py",
+        "cluster/processes.py",
+        *invitations,
+        *engines,
+    )
     assert outside(asynchronous, *loops, *shells) == set()
 
 

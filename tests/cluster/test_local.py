@@ -4,20 +4,23 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seedflood.cluster import local
+from seedflood.cluster import display, local
+from seedflood.cluster.display import LoggedNode, Picture
+from seedflood.cluster.plan import ClusterPlan, write_settings
 from seedflood.cluster.processes import start_nodes
 from seedflood.config import detach, load_course
 from seedflood.errors import ConfigError, SeedfloodError
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    plan = local.ClusterPlan(
+def plan():
+    return ClusterPlan(
         nodes=2,
         topology="ring",
         model="embedded",
@@ -30,7 +33,17 @@ def cluster(tmp_path):
         overrides={"run": {"mode": "gasloc"}},
         then={"run": {"steps": 40, "objective": {"task": "embedded"}}},
     )
-    return local._Cluster(plan, local._write_settings(plan, tmp_path))
+
+
+@pytest.fixture
+def cluster(plan, tmp_path):
+    return local._Cluster(
+        [LoggedNode(one.name, one, steps, False) for one, steps in write_settings(plan, tmp_path).items()]
+    )
+
+
+def line_of(cluster):
+    return Picture(cluster.hosts, cluster._console)._line()
 
 
 def test_all_hosts_have_the_same_two_runs_and_the_first_alone_evaluates_on_the_way(cluster):
@@ -51,22 +64,22 @@ def progress(step, steps, sent):
 
 def test_the_line_of_a_course_is_about_the_run_that_goes_on(cluster):
     for host in cluster.hosts:
-        cluster._learn(host, progress(800, 800, 5000))
-    assert "run 1: training" in cluster._line()
-    assert "step 800/800" in cluster._line()
+        host.learn(progress(800, 800, 5000))
+    assert "run 1: training" in line_of(cluster)
+    assert "step 800/800" in line_of(cluster)
     for host in cluster.hosts:
-        cluster._learn(host, {"event": "goes on to the next run"})
-        cluster._learn(host, {"event": "started"})
-    assert "run 2: evaluating" in cluster._line()
-    assert "step 0/40" in cluster._line()
+        host.learn({"event": "goes on to the next run"})
+        host.learn({"event": "started"})
+    assert "run 2: evaluating" in line_of(cluster)
+    assert "step 0/40" in line_of(cluster)
     assert {host.sent_bytes for host in cluster.hosts} == {0}
 
 
 def test_hosts_that_are_ready_train_even_if_they_have_told_no_progress_yet(cluster):
     for host in cluster.hosts:
-        cluster._learn(host, {"event": "started"})
-        cluster._learn(host, {"event": "ready", "step": 0})
-    assert "training" in cluster._line()
+        host.learn({"event": "started"})
+        host.learn({"event": "ready", "step": 0})
+    assert "training" in line_of(cluster)
 
 
 async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_killed_one_by_one(cluster):
@@ -94,14 +107,14 @@ def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_clust
     for name in ("rows/train.jsonl", "rows/validation.jsonl", "tiny/config.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    plan = local.ClusterPlan(
+    plan = ClusterPlan(
         *(1, "ring", "tiny", "sst2", "rows", 4, None, 1, 0, Path("out")),
         overrides={"node": {"model_path": "tiny"}},
         then=detach({"run": {"model": "./tiny"}, "node": {"data": "./rows"}}, tmp_path),
     )
     for then, exports in ((plan.then, None), (None, tmp_path / "out")):
         home = tmp_path / f"home-{exports is None}"
-        local._write_settings(replace(plan, then=then), home)
+        write_settings(replace(plan, then=then), home)
         home.rename(tmp_path / "moved")
         first, *more = load_course(tmp_path / "moved/node-1/peers.toml")
         node = first.settings.node
@@ -115,29 +128,28 @@ def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_clust
 
 
 def test_a_fault_that_has_passed_is_not_told_at_the_end():
-    assert local._complaint("the loss has risen", "error", "") == "the loss has risen"
-    assert local._complaint("evaluated", "info", "the loss has risen") == "the loss has risen"
-    assert local._complaint(local.RECOVERED, "info", "the loss has risen") == ""
+    assert display._complaint("the loss has risen", "error", "") == "the loss has risen"
+    assert display._complaint("evaluated", "info", "the loss has risen") == "the loss has risen"
+    assert display._complaint(display.RECOVERED, "info", "the loss has risen") == ""
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])
-def test_a_folder_that_cannot_be_used_is_one_sentence(cluster, tmp_path, name):
+def test_a_folder_that_cannot_be_used_is_one_sentence(plan, tmp_path, name):
     (tmp_path / "file").write_text("")
-    plan = cluster.plan
     with pytest.raises(ConfigError, match=r"cannot be used as --folder: .*; name another one"):
         local.run_cluster(plan, tmp_path / name)
 
 
 @pytest.mark.parametrize("event", ["started", "ready"])
-def test_a_temporary_folder_is_kept_once_a_node_trains(cluster, tmp_path, monkeypatch, event):
+def test_a_temporary_folder_is_kept_once_a_node_trains(plan, tmp_path, monkeypatch, event):
     async def run(self):
-        self._learn(self.hosts[1], {"event": event})
+        self.hosts[1].learn({"event": event})
         raise ConfigError("out holds something else.")
 
     monkeypatch.setattr(local._Cluster, "run", run)
-    monkeypatch.setattr(local.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ConfigError, match="out holds something else") as told:
-        local.run_cluster(cluster.plan)
+        local.run_cluster(plan)
     kept = [str(home) for home in tmp_path.glob("seedflood-*")]
     assert len(kept) == (event == "ready")
     assert all(home in str(told.value) for home in kept)

@@ -16,7 +16,7 @@ from forks import run_command
 
 from seedflood import embedded
 from seedflood.cli.options import with_guess
-from seedflood.cluster.local import understood
+from seedflood.cluster.display import understood
 from seedflood.config import load_settings, merge
 from seedflood.errors import ExitCode
 from seedflood.training.loading import load_rows

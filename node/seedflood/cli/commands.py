@@ -163,7 +163,9 @@ def local(
 
         seedflood local --nodes 4 --topology ring --model ./opt-125m --task sst2 --data ./sst2 --steps 400
     """
-    from seedflood.cluster.local import ClusterPlan, is_sound, run_cluster, show_result
+    from seedflood.cluster.display import is_sound, show_result
+    from seedflood.cluster.local import run_cluster
+    from seedflood.cluster.plan import ClusterPlan
 
     flags = with_guess(parse_overrides(overrides), task, data, nodes)
     if estimate is not None:
