@@ -46,7 +46,6 @@ BOUNDS = Bounds(chunk_bytes=4096)
 PADDINGS = (0, 0, 20_000)
 """Contents are one chunk, or several."""
 CHECKPOINT_ROUNDS = (1, 1, 3)
-STALE_ROUNDS = (0, 0, 5)
 ALWAYS = 1 << 40
 """A number of rounds that no run reaches: every host that joins begins with the base model."""
 CONTENT_BYTES_SPARE = 1 << 14
@@ -186,7 +185,6 @@ def _make_world(
         content_bytes_max=padding + CONTENT_BYTES_SPARE,
         copy_bytes_max=padding + 8 * CONTENT_BYTES_SPARE,
         fresh_rounds=ALWAYS if is_whole else draws.choice((0, 2)),
-        stale_rounds=0 if is_whole else draws.choice(STALE_ROUNDS),
     )
     habits = [Habits(None, draws.choice(CHECKPOINT_ROUNDS), BOUNDS, PATIENCE) for _ in range(plan.clients)]
     return GaslocWorld(

@@ -332,16 +332,6 @@ def test_whoever_joins_right_after_the_start_begins_with_the_base_model():
     assert world.total() == world.initial
 
 
-def test_a_host_that_was_away_for_long_takes_a_copy_if_the_run_wants_that():
-    world = make_world(3, steps=400, stale_rounds=10)
-    world.run(20)
-    world.hosts[0].kill()
-    world.run(30)
-    world.revive(world.hosts[0])
-    world.finish()
-    assert world.hosts[0].adopted == 1
-
-
 def test_a_host_that_returns_goes_on_from_its_checkpoint():
     world = make_world(3, steps=200, how=[{"drift": Fraction(1), "checkpoint_rounds": 3}])
     world.run(21.5)

@@ -385,17 +385,9 @@ class Gasloc(Algorithm):
         return now >= self._forsaken_since + self._patience.start_seconds
 
     def _is_copy_needed(self) -> bool:
-        """Are the others so far ahead that parameters like ours would set them back? At the end of the run all get the
+        """Are the others so far ahead that the base model would set them back? At the end of the run all get the
         same."""
-        if self._has_ended:
-            return False
-        if not self._has_parameters:
-            return self.talk.swarm_round() > self._rules.fresh_rounds
-        return self._is_stale()
-
-    def _is_stale(self) -> bool:
-        stale = self._rules.stale_rounds
-        return stale > 0 and self.talk.swarm_round() - self.round > stale
+        return not (self._has_ended or self._has_parameters) and self.talk.swarm_round() > self._rules.fresh_rounds
 
     @property
     def _has_ended(self) -> bool:
@@ -488,19 +480,8 @@ class Gasloc(Algorithm):
             self._mix(now)
             if self._has_ended:
                 self._begin_round(rules.rounds, now, stands=rules.is_closing(self.round))
-            elif self._is_stale():
-                self.round += 1
-                self._take_copy("takes a copy: too far behind", now)
             else:
                 self._begin_round(reached if is_passed else self.round + 1, now)
-
-    def _take_copy(self, why: str, now: float) -> None:
-        """Goes on once it has one."""
-        if self.life.phase is not Phase.JOINING:
-            self.life.enter(Phase.JOINING)
-        self.since, self._ahead = now, 0
-        self._outbox.tell(why, "warning", round=self.round)
-        self._join(now)
 
     def _jump(self, round_: int) -> None:
         self._outbox.tell("behind the others", round=self.round, goes_on_with=round_)
@@ -527,19 +508,29 @@ class Gasloc(Algorithm):
         self._choose(now)
 
     def _choose(self, now: float) -> None:
-        """Takes the replica with which all end, as far as we know: `_finish` follows once we have it."""
+        """Takes the next step to the end, if one is due: states our replica, waits for all others, and takes the one
+        with which all end, as far as we know."""
         if self.is_computing or self.fetch.is_adopting:
             return
-        is_patient = now < self.since + self._patience.linger_seconds
         if self._stands and self.choice.ours is None:
-            if not (self.ledger.doubts() and is_patient):  # what counts of them is still added
-                self._order_publish()
-            return
+            self._state_ours(now)
+        elif not self._is_waiting_for_all(now):
+            self._take_the_chosen(now)
+
+    def _state_ours(self, now: float) -> None:
+        """What is in doubt is waited for: if it counts, it is still added."""
+        is_patient = now < self.since + self._patience.linger_seconds
+        if not (self.ledger.doubts() and is_patient):
+            self._order_publish()
+
+    def _is_waiting_for_all(self, now: float) -> bool:
         self.final_wait.begin(self._rules.rounds, now)
         self.is_waiting = self.life.phase is Phase.CHOOSING and not self.final_wait.is_complete(now)
         if self.is_waiting:
             self.since = now
-            return
+        return self.is_waiting
+
+    def _take_the_chosen(self, now: float) -> None:
         aim, ours = self.choice.find(now, moving=self.fetch.moving), self.choice.ours
         is_late = self.life.phase is Phase.CHOOSING and now >= self._alone_at and self.fetch.moving is None
         if is_late and not self._is_alone:

@@ -31,8 +31,7 @@ class GaslocRules(SwarmRules):
     a round is exchanged. last_encoding: that of the end of a run (`closing`, `choice`), which loses nothing.
     content_bytes_max, copy_bytes_max: of the parameters as they travel, and of a checkpoint.
 
-    fresh_rounds: whoever joins up to this round begins with the base model, later with a copy of a neighbour. stale
-    rounds: who is so far behind takes a copy, too; 0: never.
+    fresh_rounds: whoever joins up to this round begins with the base model, later with a copy of a neighbour.
 
     Raises ConfigError for what makes no run.
     """
@@ -47,7 +46,6 @@ class GaslocRules(SwarmRules):
     content_bytes_max: int = 1 << 32
     copy_bytes_max: int = 1 << 34
     fresh_rounds: int = 2
-    stale_rounds: int = 0
 
     def __post_init__(self) -> None:
         if self.local_steps < 1 or self.steps % self.local_steps:
@@ -56,8 +54,6 @@ class GaslocRules(SwarmRules):
             raise ConfigError("gamma must be at least 0 and below 1.")
         if not 0 <= self.delay_steps <= self.local_steps:
             raise ConfigError(f"delay_steps must be between 0 and local_steps ({self.local_steps}).")
-        if self.fresh_rounds < 0 or self.stale_rounds < 0:
-            raise ConfigError("numbers of rounds cannot be negative.")
         if not 0 < len(self.encoding.encode()) <= ENCODING_BYTES_MAX:
             raise ConfigError(f"an encoding is named by 1 to {ENCODING_BYTES_MAX} bytes.")
 
