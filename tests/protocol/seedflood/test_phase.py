@@ -55,7 +55,3 @@ def test_who_leaves_while_it_joins_or_relays_has_never_spoken():
     assert life_in(Phase.JOINING).is_joining
     assert life_in(Phase.LEFT).is_joining
     assert life_in(Phase.RELAYING).is_joining
-
-
-def test_no_steps_are_left_from_the_moment_of_finishing_until_one_leaves():
-    assert {phase for phase in Phase if life_in(phase).is_ending} == {Phase.FINISHING, Phase.FINISHED}

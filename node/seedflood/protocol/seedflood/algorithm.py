@@ -315,7 +315,7 @@ class SeedFlood(Algorithm):
             pass
         if self._relaying is not None:
             self._relaying.settle(SETTLE_BUNDLES)
-        if self.life.is_ending:
+        if self.phase in (Phase.FINISHING, Phase.FINISHED):
             self.holdings.apply(self.holdings.pending.take_before(self.rules.steps))
             self._close_epochs()  # once more those that were opened again
         if self.phase is Phase.FINISHING:

@@ -24,7 +24,11 @@ from seedflood.protocol.swarm.swarm import Swarm
 class Node(Swarm[Outputs]):
     """One origin. member: its key, name and incarnation; the signature is made here. gate: who belongs to the run; by
     default everyone. rows: what we measure on, which every statement says. is_relay: we measure nothing
-    (`relaying`)."""
+    (`relaying`).
+
+    What a driver asks of parts of the algorithm, it asks them itself: frontier, applied: what is held, and what of it
+    is in the coefficients. closings, certificates: the sums of epochs, and who has signed them. donors: who is pulled
+    from. watch: whose replica equals ours. inquiry, ends: who contradicts itself, and what counts of it then."""
 
     admission: Admission
 
@@ -48,12 +52,18 @@ class Node(Swarm[Outputs]):
         presence = Presence(rules, member, sign, self.admission, outbox)
         self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, outbox, patience, rows, is_relay)
         super().__init__(presence, self.seedflood, outbox, patience)
-        self.applied = self.seedflood.applied
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
-        self.donors, self.inquiry, self.watch = exchange.donors, exchange.inquiry, exchange.watch
-        self.closings, self.ends = holdings.closings, exchange.ends
-        self.certificates, self.voting = holdings.certificates, exchange.voting
-        self.read = holdings.contents.note  # what `start` was told of alone, as it comes from the journal
+        self.applied, self.closings, self.certificates = holdings.applied, holdings.closings, holdings.certificates
+        self.donors, self.inquiry, self.watch, self.ends = (
+            exchange.donors,
+            exchange.inquiry,
+            exchange.watch,
+            exchange.ends,
+        )
+
+    def read(self, bundles: Iterable[Bundle]) -> None:
+        """These come from the journal, some time after `start` was told which steps they cover."""
+        self.seedflood.holdings.contents.note(bundles)
 
     @property
     def duplicates(self) -> int:

@@ -51,11 +51,6 @@ class Lifecycle(PhaseMachine[Phase]):
         super().__init__(Phase.RELAYING if is_relay else Phase.JOINING)
         self.is_joining = True
 
-    @property
-    def is_ending(self) -> bool:
-        """Are no steps left?"""
-        return self.phase in (Phase.FINISHING, Phase.FINISHED)
-
     def enter(self, phase: Phase) -> None:
         super().enter(phase)
         self.is_joining = self.is_joining and phase is Phase.LEFT
