@@ -63,7 +63,7 @@ class Node(Swarm[Outputs]):
 
     def read(self, bundles: Iterable[Bundle]) -> None:
         """These come from the journal, some time after `start` was told which steps they cover."""
-        self.seedflood.holdings.contents.note(bundles)
+        self.seedflood.holdings.read(bundles)
 
     @property
     def duplicates(self) -> int:
