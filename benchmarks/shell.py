@@ -1,7 +1,7 @@
 """What stands between a driver and links in a benchmark's own process, in the place of a daemon."""
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +13,10 @@ from seedflood.protocol.swarm.messages import Hello, Message
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.links import Links
+from seedflood.transport.owner import Owner
 
 
-class Shell(ABC):
+class Shell(Owner):
     """The owner of links that passes on what happens. Subclasses set all of these; they take and send messages."""
 
     node: Swarm[Any]
@@ -28,7 +29,7 @@ class Shell(ABC):
     def failed(self, error: BaseException) -> None:
         """From here on nothing more happens."""
 
-    def happened(self) -> None:  # noqa: B027 - not all want to know
+    def happened(self) -> None:
         """Called after whatever has happened."""
 
     def hello(self) -> Hello:
@@ -58,10 +59,7 @@ class Shell(ABC):
     def refused(self, address: str, error: SeedfloodError) -> None:
         self.failed(error)
 
-    def met(self, run: str) -> None:
-        raise AssertionError("no run is kindred to this one")
-
-    def sent(self, peer: OriginId, message: Message) -> None:  # noqa: B027 - not all want to know
+    def sent(self, peer: OriginId, message: Message) -> None:
         pass
 
     def carry(self, peer: OriginId) -> None:

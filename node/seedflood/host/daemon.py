@@ -42,7 +42,7 @@ from seedflood.transport.budget import Use
 from seedflood.transport.counters import LinkCounters
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
-from seedflood.transport.owner import LinkSettings
+from seedflood.transport.owner import LinkSettings, Owner
 
 DRAIN_SECONDS = 5.0
 """How long a draining node waits for queued frames and goodbyes to reach the neighbours."""
@@ -56,7 +56,7 @@ LINKS_MIN = 64
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-class Daemon:
+class Daemon(Owner):
     """One node of one run. `start` it, await `ended`, `close` it.
 
     ended: done when the run is over or `drain` was called. It holds the exception if a fault ended the daemon.

@@ -23,7 +23,6 @@ import grpc.aio
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import FrontierDigest, Standing, Updates, count_updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message, Opaque
 from seedflood.transport.answer import EPOCH_BYTES_MAX, Answering, Assembly
@@ -87,7 +86,6 @@ class Link:
 
     def __init__(
         self,
-        peer: OriginId,
         hello: Hello,
         stream: Stream,
         owner: Owner,
@@ -97,7 +95,7 @@ class Link:
         budgets: Budgets,
         epoch_bytes_max: int = EPOCH_BYTES_MAX,
     ) -> None:
-        self.peer = peer
+        self.peer = hello.member.origin
         self.hello = hello
         self.is_dialled = stream.is_dialled
         self.source, self.token = stream.source, stream.token
@@ -120,7 +118,7 @@ class Link:
         self._encode = encode
         self._epoch_bytes_max = epoch_bytes_max
         self._budgets = budgets
-        self.conduct = budgets.of(stream.source, peer, asyncio.get_running_loop().time())
+        self.conduct = budgets.of(stream.source, self.peer, asyncio.get_running_loop().time())
         self._wake = asyncio.Event()
         self._contents_wake = asyncio.Event()
         self._has_contents = False

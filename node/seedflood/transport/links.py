@@ -401,7 +401,6 @@ class Links:
             queue.put(ours)
         counters = self.totals.open(name, self.peers.values())
         link = Link(
-            peer,
             hello,
             stream,
             self._owner,

@@ -1,8 +1,8 @@
 """The owner of the links: what they ask of the node behind them, and its settings."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from seedflood.errors import SeedfloodError
 from seedflood.protocol.frontier import Held
@@ -13,29 +13,36 @@ from seedflood.transport.budget import Use
 from seedflood.transport.queue import QUEUE_BUNDLES_MAX
 
 
-class Owner(Protocol):
+class Owner(ABC):
     """The node that owns the links. Every method is called on the event loop and must return soon.
 
-    Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault
-    counted.
+    Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault counted. Who
+    welcomes nobody has no links, and hears nothing of them.
     """
 
+    @abstractmethod
     def hello(self) -> Hello:
         """Our hello, up to date."""
 
+    @abstractmethod
     def is_welcome(self, hello: Hello) -> None:
         """Raises PeerError if the sender may not take part. Run, base model and version have been compared before. Who
         names no base model is a relay that has still to learn it, and only gets our hello."""
+
+    @abstractmethod
+    def refused(self, address: str, error: SeedfloodError) -> None:
+        """A peer that we dialled does not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
+
+    @abstractmethod
+    def failed(self, error: Exception) -> None: ...
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 
     def disconnected(self, peer: OriginId, reason: str) -> None: ...
 
-    def refused(self, address: str, error: SeedfloodError) -> None:
-        """A peer that we dialled does not fit: RunMismatchError or PeerError. It is dialled again, slowly."""
-
     def received(self, peer: OriginId, message: Message) -> Use:
         """Takes a message and returns what it was good for. Raises PeerError."""
+        return Use()
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
 
@@ -44,11 +51,11 @@ class Owner(Protocol):
 
     def next_content(self, peer: OriginId) -> bytes | None:
         """The next frame for the connection for contents; asked while that has room. None: nothing until `carry`."""
+        return None
 
     def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
         """Everything that the frontier lacks, read while it is sent. The asker gets it item by item in `received`."""
-
-    def failed(self, error: Exception) -> None: ...
+        return iter(())
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from seedflood.host.seedflood.seams import Adopt, Job, Replay
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.seedflood.observer import SeedfloodObserver
-from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import packed_bytes_max
 from seedflood.protocol.seedflood.epochs import EPOCH_BYTES_MAX
@@ -38,13 +37,12 @@ from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.admission import NOT_LISTED
-from seedflood.protocol.swarm.messages import Hello, Member, Message
+from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
-from seedflood.transport.owner import LinkSettings
+from seedflood.transport.owner import LinkSettings, Owner
 
 BASE_DIGEST_BYTES = 32
 
@@ -164,8 +162,8 @@ class RelayEngine(Engine):
             asyncio.get_running_loop().call_soon(self._shell.drive, lambda: self._read_on(pages))
 
 
-class _Learner:
-    """The owner of the links (`transport.owner`) of a relay that does not know its run yet."""
+class _Learner(Owner):
+    """The owner of the links of a relay that does not know its run yet."""
 
     def __init__(self, settings: Settings, identity: Identity) -> None:
         self._settings = settings
@@ -217,22 +215,3 @@ class _Learner:
     def failed(self, error: BaseException) -> None:
         if not self._found.done():
             self._found.set_exception(error)
-
-    # There are no links
-
-    def connected(self, peer: OriginId, hello: Hello) -> None: ...
-
-    def disconnected(self, peer: OriginId, reason: str) -> None: ...
-
-    def received(self, peer: OriginId, message: Message) -> Use:
-        return Use()
-
-    def pulled(self, peer: OriginId, is_complete: bool) -> None: ...
-
-    def progressed(self, peer: OriginId) -> None: ...
-
-    def next_content(self, peer: OriginId) -> bytes | None:
-        return None
-
-    def pull_answer(self, frontier: tuple[Held, ...]) -> Iterator[AnswerItem]:
-        return iter(())
