@@ -3,28 +3,21 @@
 `[run]` must be equal on all hosts, and its hash is the run id. Everything else belongs to one host.
 """
 
-from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
-from seedflood.config.gasloc import GaslocSettings
-from seedflood.config.load import (
+from seedflood.config.checks import (
     ADAPTER_FILE,
     CARD_FILE,
     EMBEDDED,
     MODEL_FILE,
     RUN_IN_CARD,
-    SECTIONS,
-    Settings,
-    add_algorithm,
     check_code,
     check_export,
     check_folders,
     check_place,
     check_target,
-    combine,
-    detach,
-    load_settings,
-    read_layer,
-    read_objective,
 )
+from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
+from seedflood.config.gasloc import GaslocSettings
+from seedflood.config.load import combine, detach, load_settings, read_layer, read_objective
 from seedflood.config.node import (
     SERVE,
     NodeSettings,
@@ -36,6 +29,7 @@ from seedflood.config.node import (
 )
 from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import EstimateName, SeedfloodSettings
+from seedflood.config.settings import SECTIONS, Settings, add_algorithm
 from seedflood.config.tables import AlgorithmSettings, merge, spell
 
 __all__ = [

@@ -13,16 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seedflood.config.load import (
-    NAME_THE_FILE,
-    Settings,
-    anchor,
-    check_export,
-    check_folders,
-    combine,
-    read_layer,
-    with_state,
-)
+from seedflood.config.checks import check_export, check_folders
+from seedflood.config.load import NAME_THE_FILE, anchor, combine, read_layer, with_state
+from seedflood.config.settings import Settings
 from seedflood.config.tables import merge
 from seedflood.errors import ConfigError
 

@@ -1,0 +1,92 @@
+"""All tables of peers.toml together, by name, and what one of them rules out in another."""
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import create_model, model_validator
+
+from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings
+from seedflood.config.run import RunSettings
+from seedflood.config.tables import AlgorithmSettings, Section, sections_of
+
+QUANTIZED_COLUMNS_MAX = 512
+"""As many take as much memory as the weights of 8 bits themselves, in a model of 1 B parameters."""
+
+SECTIONS: dict[str, type[Section]] = {
+    "run": RunSettings,
+    **{f"run.{name}": table for name, table in sections_of(RunSettings).items()},
+    "node": NodeSettings,
+    "peers": PeerSettings,
+    "tls": TlsSettings,
+}
+"""The tables of peers.toml."""
+
+
+def add_algorithm(name: str, table: type[AlgorithmSettings]) -> None:
+    """Registers an algorithm: from now on `[run] mode` may be `name`, with a table `[run.NAME]`. table: its settings,
+    all of which have defaults."""
+    run = SECTIONS["run"]
+    fields: dict[str, Any] = {name: (table, table())}
+    SECTIONS["run"] = create_model("RunSettings", __base__=run, **fields)
+    SECTIONS[f"run.{name}"] = table
+
+
+class Settings(Section):
+    """All of peers.toml; `load_settings` makes it."""
+
+    run: RunSettings = RunSettings()
+    node: NodeSettings = NodeSettings()
+    peers: tuple[PeerSettings, ...] = ()
+    tls: TlsSettings = TlsSettings()
+
+    @model_validator(mode="after")
+    def _check_roster(self) -> Self:
+        if self.node.roster is not None and self.run.operator is None:
+            raise ValueError(
+                "[node] roster is for a closed run: name the operator's public key in [run] operator, or take roster "
+                "out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_relay(self) -> Self:
+        if self.node.role == "relay" and self.run.mode != "seedflood":
+            raise ValueError(
+                f'mode = "{self.run.mode}" exchanges whole replicas between neighbours, which no relay carries: link '
+                "its hosts with each other"
+            )
+        if self.node.role == "relay" and isinstance(self.node.then, Path):
+            raise ValueError("a relay serves one run: take [node] then out, and start another relay for the next run")
+        return self
+
+    @model_validator(mode="after")
+    def _check_audit(self) -> Self:
+        if self.node.audit and self.run.mode != "seedflood":
+            raise ValueError('[node] audit is for mode = "seedflood": leave it out')
+        if self.node.audit and self.run.seedflood.window != "strict":
+            raise ValueError(
+                "[node] audit needs to know what another host had applied when it measured, which only strict windows "
+                'tell: set window = "strict" in [run.seedflood], or leave audit out'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_quantize(self) -> Self:
+        if self.node.quantisation is None:
+            return self
+        if self.run.mode != "seedflood":
+            raise ValueError(f'[node] dtype = "{self.node.dtype}" is for mode = "seedflood": leave it out')
+        table = self.run.seedflood
+        columns = -(-self.run.steps // table.refresh_period) * table.rank
+        if columns > QUANTIZED_COLUMNS_MAX:
+            raise ValueError(
+                f'[node] dtype = "{self.node.dtype}" keeps every epoch beside the weights, and this run has {columns} '
+                f"columns of epochs, more than {QUANTIZED_COLUMNS_MAX}: increase refresh_period of [run.seedflood], or "
+                "leave dtype out"
+            )
+        return self
+
+    @property
+    def pins(self) -> dict[str, bytes]:
+        """The public keys that are expected at addresses."""
+        return {peer.address: bytes.fromhex(peer.origin) for peer in self.peers if peer.origin is not None}
