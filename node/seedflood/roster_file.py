@@ -16,6 +16,9 @@ its updates count, those of all steps outside of these holes:
 
         {"name": "host2", "public_key": "64 hex digits", "roles": [],
          "cut": {"holes": [[40, 43], [120, null]], "since": 96, "content": "64 hex digits"}}
+
+Who came to train, or was kept from it, after the first roster, has the serials of the rosters that said so:
+"trains_from" and "trains_until".
 """
 
 import json
@@ -33,7 +36,7 @@ from seedflood.protocol.swarm.roster import CONTENT_BYTES, ENTRIES_MAX, RUN_CHAR
 FILE_VERSION = 1
 FILE_BYTES_MAX = 2 << 20
 KEYS = ("seedflood_roster", "operator", "run", "serial", "entries", "signature")
-ENTRY_KEYS = ("name", "public_key", "roles", "not_before", "not_after", "cut")
+ENTRY_KEYS = ("name", "public_key", "roles", "not_before", "not_after", "cut", "trains_from", "trains_until")
 CUT_KEYS = ("holes", "since", "content")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -145,7 +148,9 @@ def _spell(entry: Entry) -> dict[str, Any]:
     table: dict[str, Any] = {"name": entry.name, "public_key": entry.public_key.hex(), "roles": list(entry.roles)}
     times = {"not_before": entry.not_before, "not_after": entry.not_after}
     table |= {key: spell_time(moment) for key, moment in times.items() if moment is not None}
-    return table | ({"cut": _spell_cut(entry.cut)} if entry.cut is not None else {})
+    table |= {"cut": _spell_cut(entry.cut)} if entry.cut is not None else {}
+    table |= {"trains_from": entry.trains_from} if entry.trains_from else {}
+    return table | ({"trains_until": entry.trains_until} if entry.trains_until is not None else {})
 
 
 def _spell_cut(cut: Cut) -> dict[str, Any]:
@@ -168,7 +173,11 @@ def _read_entry(table: object) -> Entry:
             raise ValueError(f'the "{key}" of {name[:80]} must be a time such as "2027-01-31T12:00:00Z"')
         times.append(None if moment is None else parse_time(moment))
     cut = _read_cut(table["cut"]) if "cut" in table else None
-    return Entry(name, parse_key(table["public_key"], "public_key"), tuple(roles), times[0], times[1], cut)
+    since, until = table.get("trains_from", 0), table.get("trains_until")
+    if type(since) is not int or (until is not None and type(until) is not int):
+        raise ValueError(f"the serials of {name[:80]} must be whole numbers")
+    public_key = parse_key(table["public_key"], "public_key")
+    return Entry(name, public_key, tuple(roles), times[0], times[1], cut, since, until)
 
 
 def _read_cut(table: object) -> Cut:

@@ -55,6 +55,8 @@ BOUNDS: dict[str, Bound] = {
     "Blockers._since": lambda node: 2 * origins(node),
     "CatchUp._past_neighbours": fixed(NEIGHBOURS_MAX),
     "Certificates._certified": _epochs,
+    "Certificates._floors": _epochs,
+    "Certificates._lagging": _epochs,
     "Certificates._votes": _epochs,
     "Certificates._votes[]": origins,
     "Certificates.doubles": fixed(DOUBLES_MAX),

@@ -83,6 +83,38 @@ def test_a_part_that_was_cut_off_takes_sums_though_most_who_signed_them_were_rem
     assert compacted(world.hosts[3]) > signed
 
 
+def test_when_all_hosts_were_replaced_one_by_one_most_of_the_new_ones_are_enough():
+    world = make_closed(4, steps=100)
+    for old in range(4):
+        world.run_until_step(12 * (old + 1))
+        world.operator.remove(old, at=old + 1)
+        late = world.operator.admit((old + 1, old + 2, old + 3), at=old + 1)
+        world.start_later(late, 0.1)
+    world.run_until_step(64)
+    world.hosts[7].crash()
+    world.run_until_step(90)
+    assert compacted(world.hosts[4]) >= 90 // PERIOD - 4
+    world.start_later(world.hosts[7], 0.5)
+    judge(world)
+
+
+def test_two_halves_of_which_one_has_heard_of_removals_never_both_compact_an_epoch():
+    """Three of five are a majority of the old roster, and two of three of the new one."""
+    world = make_closed(5, steps=80)
+    world.run_until_step(12)
+    world.network.partition({0, 1})
+    world.run_for(1.0)
+    for index in (3, 4):
+        world.operator.remove(index, at=0)
+    world.hosts[0].enter(lambda: world.hosts[0].driver.enrol(world.operator.roster))
+    before = compacted(world.hosts[0])
+    world.run_until_step(40)
+    assert world.hosts[1].roster == world.operator.roster != world.hosts[2].roster
+    assert compacted(world.hosts[0]) <= before + 1 < compacted(world.hosts[2])
+    world.network.unite()
+    judge(world)
+
+
 def test_hosts_that_lose_their_disks_take_sums_that_a_quorum_has_signed():
     world = make_closed(seed=3, weather=STORMY)
     world.run_until_step(12)

@@ -112,19 +112,20 @@ def rosters(draw: st.DrawFn) -> Roster:
         last = last if first is None or last is None else max(first, last)
         roles = tuple(draw(st.sets(st.sampled_from(ROLES))))
         cut = draw(st.none() | cuts()) if not roles else None
-        entries.append(Entry(f"host{k}", key, roles, first, last, cut))
+        since, until = draw(st.integers(0, SERIAL_MAX)), draw(st.none() | st.integers(0, SERIAL_MAX))
+        entries.append(Entry(f"host{k}", key, roles, first, last, cut, since, until))
     return Roster(draw(st.integers(1, SERIAL_MAX)), tuple(entries), draw(signatures))
 
 
 votes = st.lists(
-    st.builds(Vote, st.integers(0, 2**64 - 1), steps, st.builds(EpochDigest, digests, digests), signatures), max_size=3
+    st.builds(Vote, st.integers(0, 2**64 - 1), steps, st.builds(EpochDigest, digests, digests), signatures, steps),
+    max_size=3,
 ).map(tuple)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 answer_parts = st.one_of(
     st.sampled_from([probes, st.binary(min_size=1, max_size=50)]).flatmap(batches),
     st.lists(members, min_size=1, max_size=4).map(lambda some: Members(tuple(some))),
     st.builds(Standing, frontiers(), digests),
-    votes.filter(len).map(Votes),
     st.builds(
         EpochPart,
         st.integers(0, STEP_MAX),
@@ -137,6 +138,7 @@ answer_parts = st.one_of(
 )
 messages = st.one_of(
     answer_parts,
+    votes.filter(len).map(Votes),
     st.builds(
         Hello,
         run_id=st.binary(min_size=32, max_size=32),
@@ -359,11 +361,12 @@ def test_a_hello_with_many_members_continues_in_members_frames() -> None:
 
 
 def test_the_largest_roster_fits_a_first_frame_beside_the_largest_frontier_and_statements() -> None:
-    cut = Cut(((STEP_MAX - 1, STEP_MAX),), STEP_MAX, bytes(32))
+    cut, name = Cut(((STEP_MAX - 1, STEP_MAX),), STEP_MAX, bytes(32)), "n" * 59
+    said = SECONDS_MAX, SECONDS_MAX
     entries = tuple(
-        Entry(f"{k:063}", k.to_bytes(32, "big"), () if k < HOLES_MAX else ROLES, SECONDS_MAX, SECONDS_MAX, *cuts)
+        Entry(f"{name}{k:04}", k.to_bytes(32, "big"), roles, *said, removed, SERIAL_MAX, SERIAL_MAX)
         for k in range(ENTRIES_MAX)
-        for cuts in ([cut] if k < HOLES_MAX else [],)
+        for roles, removed in ([((), cut)] if k < HOLES_MAX else [(ROLES, None)])
     )
     roster = Roster(SERIAL_MAX, entries, bytes(64))
     one = Member(bytes(32), "n" * 63, 1, neighbours=tuple(range(100)), signature=bytes(64))

@@ -31,7 +31,7 @@ from seedflood.storage.tables import Meta
 if TYPE_CHECKING:
     from seedflood.storage.journal import Journal
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Formats up to 6 were packed bytes; rows of this one are protobuf."""
 
 PAGE_BYTES = 4096

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.batches import cut_bundles
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing, Updates, Votes
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing, Updates
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart, Pull, PullEnd, PullMore, PullPart
 from seedflood.wire.columns import check
@@ -28,7 +28,7 @@ PULL_PARTS = 8
 """The most parts in flight. In one round trip these are 2,048 bundles (180 KB), which take the asker a quarter of a
 second, or 512 KB of coefficients, which cost it nothing before the last part."""
 
-AnswerItem = Members | Votes | Equivocation | ClosedEpoch | Updates | Standing | Opaque
+AnswerItem = Members | Equivocation | ClosedEpoch | Updates | Standing | Opaque
 """An answer consists of these: as the donor's journal gives them, and as the asker's core receives them."""
 
 

@@ -126,7 +126,7 @@ class Seen:
     is_reachable: bool
 
 
-AnswerPart = Updates | Members | Votes | Equivocation | EpochPart | Standing | Opaque
+AnswerPart = Updates | Members | Equivocation | EpochPart | Standing | Opaque
 
 ANSWER_ONLY: tuple[type, ...] = (EpochPart, Standing)
 """Messages that may come only in an answer."""

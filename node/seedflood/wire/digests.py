@@ -23,21 +23,23 @@ def votes_to_wire(votes: Sequence[Vote]) -> pb.Votes:
         epochs=[vote.epoch for vote in votes],
         digests=b"".join(digest for vote in votes for digest in vote.digests),
         signatures=b"".join(vote.signature for vote in votes),
+        serials=[vote.serial for vote in votes] if any(vote.serial for vote in votes) else (),
     )
 
 
 def votes_from_wire(wire: pb.Votes) -> tuple[Vote, ...]:
     count, two = len(wire.origins), 2 * DIGEST_BYTES
     check(count <= VOTES_MAX, f"more than {VOTES_MAX} votes")
-    is_even = len(wire.epochs) == count and len(wire.digests) == two * count
+    serials = wire.serials or [0] * count
+    is_even = len(wire.epochs) == len(serials) == count and len(wire.digests) == two * count
     check(
         is_even and len(wire.signatures) == SIGNATURE_BYTES * count, "the columns of votes differ in length", "columns"
     )
-    check(all(epoch <= STEP_MAX for epoch in wire.epochs), f"an epoch is beyond {STEP_MAX}")
+    check(all(one <= STEP_MAX for one in (*wire.epochs, *serials)), f"an epoch or a serial is beyond {STEP_MAX}")
     halves = [wire.digests[k : k + DIGEST_BYTES] for k in range(0, two * count, DIGEST_BYTES)]
     signatures = [wire.signatures[k : k + SIGNATURE_BYTES] for k in range(0, SIGNATURE_BYTES * count, SIGNATURE_BYTES)]
     digests = map(EpochDigest, halves[::2], halves[1::2])
-    return tuple(map(Vote, wire.origins, wire.epochs, digests, signatures))
+    return tuple(map(Vote, wire.origins, wire.epochs, digests, signatures, serials))
 
 
 def block_digests_to_wire(blocks: Sequence[tuple[int, int, int, int, bytes]]) -> pb.BlockDigests:

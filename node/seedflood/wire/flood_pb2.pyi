@@ -89,20 +89,24 @@ class Roster(_message.Message):
     def __init__(self, serial: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[RosterEntry, _Mapping]]] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class RosterEntry(_message.Message):
-    __slots__ = ("public_key", "name", "roles", "not_before", "not_after", "cut")
+    __slots__ = ("public_key", "name", "roles", "not_before", "not_after", "cut", "trains_from", "trains_until")
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ROLES_FIELD_NUMBER: _ClassVar[int]
     NOT_BEFORE_FIELD_NUMBER: _ClassVar[int]
     NOT_AFTER_FIELD_NUMBER: _ClassVar[int]
     CUT_FIELD_NUMBER: _ClassVar[int]
+    TRAINS_FROM_FIELD_NUMBER: _ClassVar[int]
+    TRAINS_UNTIL_FIELD_NUMBER: _ClassVar[int]
     public_key: bytes
     name: str
     roles: int
     not_before: int
     not_after: int
     cut: Cut
-    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., roles: _Optional[int] = ..., not_before: _Optional[int] = ..., not_after: _Optional[int] = ..., cut: _Optional[_Union[Cut, _Mapping]] = ...) -> None: ...
+    trains_from: int
+    trains_until: int
+    def __init__(self, public_key: _Optional[bytes] = ..., name: _Optional[str] = ..., roles: _Optional[int] = ..., not_before: _Optional[int] = ..., not_after: _Optional[int] = ..., cut: _Optional[_Union[Cut, _Mapping]] = ..., trains_from: _Optional[int] = ..., trains_until: _Optional[int] = ...) -> None: ...
 
 class Cut(_message.Message):
     __slots__ = ("holes", "since", "content")
@@ -219,16 +223,18 @@ class EpochPart(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., certificate: _Optional[_Union[Votes, _Mapping]] = ...) -> None: ...
 
 class Votes(_message.Message):
-    __slots__ = ("origins", "epochs", "digests", "signatures")
+    __slots__ = ("origins", "epochs", "digests", "signatures", "serials")
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    SERIALS_FIELD_NUMBER: _ClassVar[int]
     origins: _containers.RepeatedScalarFieldContainer[int]
     epochs: _containers.RepeatedScalarFieldContainer[int]
     digests: bytes
     signatures: bytes
-    def __init__(self, origins: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., digests: _Optional[bytes] = ..., signatures: _Optional[bytes] = ...) -> None: ...
+    serials: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., digests: _Optional[bytes] = ..., signatures: _Optional[bytes] = ..., serials: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class BlockDigests(_message.Message):
     __slots__ = ("origins", "epochs", "numbers", "counts", "fingerprints")

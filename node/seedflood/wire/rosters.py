@@ -18,6 +18,8 @@ def roster_to_wire(roster: Roster) -> pb.Roster:
             not_before=entry.not_before,
             not_after=entry.not_after,
             cut=_cut_to_wire(entry.cut) if entry.cut is not None else None,
+            trains_from=entry.trains_from,
+            trains_until=entry.trains_until,
         )
         for entry in roster.entries
     ]
@@ -42,7 +44,9 @@ def _entry_from_wire(wire: pb.RosterEntry) -> Entry:
     not_before = wire.not_before if wire.HasField("not_before") else None
     not_after = wire.not_after if wire.HasField("not_after") else None
     cut = _cut_from_wire(wire.cut) if wire.HasField("cut") else None
-    return Entry(wire.name, wire.public_key, tuple(_roles(wire.roles)), not_before, not_after, cut)
+    until = wire.trains_until if wire.HasField("trains_until") else None
+    roles = tuple(_roles(wire.roles))
+    return Entry(wire.name, wire.public_key, roles, not_before, not_after, cut, wire.trains_from, until)
 
 
 def _cut_to_wire(cut: Cut) -> pb.Cut:

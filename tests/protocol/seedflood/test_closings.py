@@ -197,7 +197,7 @@ def test_a_sum_is_compacted_once_and_only_with_a_certificate_for_it():
 def test_a_sum_that_the_certificate_does_not_name_is_not_compacted():
     closings = make_closings(A.bundle(0))
     closed = close(closings, total=7)
-    closings._certificates.note(0, B.vote(epoch(0, *closed.frontier, total=8)).digests)
+    closings._certificates.note(0, B.vote(epoch(0, *closed.frontier, total=8)).digests, ())
     assert closings.agreed() == []
     assert closings.before == 0
 
@@ -228,7 +228,7 @@ def test_a_sum_of_what_others_have_agreed_on_is_taken_though_we_voted_otherwise(
     close(closings)
     closings.note([B.bundle(1)])
     closings.distrust()
-    closings._certificates.note(0, B.vote(epoch(0, A.held(1), B.held(0, (1, 1)))).digests)
+    closings._certificates.note(0, B.vote(epoch(0, A.held(1), B.held(0, (1, 1)))).digests, ())
     assert due(closings, SETTLED) == [0]
 
 

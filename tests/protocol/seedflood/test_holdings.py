@@ -289,9 +289,19 @@ def test_what_comes_beside_a_sum_of_ours_is_put_behind_it_by_a_rebuild():
 
 
 def test_who_misses_votes_for_long_asks_for_them():
-    node, _, _ = closing()
-    assert [tick(node, at).pull for at in (2.0, 4.0)] == [[], []]
-    assert [peer for peer, _ in tick(node, 8.0).pull] == [B.id]
+    node, closed, _ = closing()
+    assert [sent(tick(node, at), B, Votes) for at in (2.0, 4.0)] == [[], []]
+    assert sent(tick(node, 8.0), B, Votes) == [Votes((A.vote(closed),))]
+
+
+def test_who_tells_its_own_vote_again_is_told_those_of_others_and_nobody_else_is():
+    node = linked(B, C, clients=3, refresh_period=PERIOD)
+    first, other = B.vote(FIRST), C.vote(FIRST)
+    assert sent(hear(node, B, Votes((first,))), B, Votes) == []
+    hear(node, C, Votes((other,)))
+    assert sent(hear(node, B, Votes((first,))), B, Votes) == [Votes((first, other))]
+    assert sent(hear(node, C, Votes((first, other))), C, Votes) == []
+    assert sent(hear(node, C, Votes((first,))), C, Votes) == []
 
 
 def told_overdue(node, *seconds):

@@ -45,6 +45,7 @@ def other_cuts(cut):
 
 
 times = st.none() | st.integers(0, SECONDS_MAX)
+serials = st.just(0) | st.integers(0, SERIAL_MAX)
 
 
 @st.composite
@@ -55,7 +56,8 @@ def entries(draw):
         first, last = sorted([draw(times), draw(times)], key=lambda one: -1 if one is None else one)
         first, last = (first, last) if first is not None else (None, last)
         roles = tuple(draw(st.sets(st.sampled_from(ROLES))))
-        found.append(Entry(name, key(number), roles, first, last, draw(st.none() | cuts) if not roles else None))
+        cut = draw(st.none() | cuts) if not roles else None
+        found.append(Entry(name, key(number), roles, first, last, cut, draw(serials), draw(st.none() | serials)))
     return tuple(found)
 
 
@@ -204,6 +206,55 @@ def test_who_was_removed_stays_on_the_list_without_a_role_and_does_not_return():
         after.removing(["a"])
     with pytest.raises(ValueError, match="c is not on the roster"):
         after.removing(["c"])
+
+
+@st.composite
+def histories(draw):
+    """Rosters that an operator makes one after the other, each with or without another host."""
+    history = [
+        Roster(1, tuple(Entry(f"h{k}", key(k), draw(st.sampled_from([("train",), ("relay",)]))) for k in range(3)))
+    ]
+    for number in range(3, 3 + draw(st.integers(0, 8))):
+        newest = history[-1]
+        present = [entry for entry in newest.entries if not entry.is_removed]
+        entry = draw(st.sampled_from(present)) if present else None
+        match draw(st.sampled_from(["add", "remove", "renew", "relay"])):
+            case "remove" if entry is not None:
+                history.append(newest.removing([entry.name]))
+            case "renew" if entry is not None:
+                history.append(newest.adding(replace(entry, not_after=number)))
+            case "relay" if entry is not None:
+                history.append(newest.adding(replace(entry, roles=("relay",))))
+            case _:
+                roles = draw(st.sampled_from([("train",), ("relay",)]))
+                history.append(newest.adding(Entry(f"h{number}", key(number), roles)))
+    return history
+
+
+@given(histories())
+def test_the_newest_roster_knows_who_could_train_by_each_earlier_one(history):
+    for old in history:
+        trainers = {entry.origin for entry in old.entries if "train" in entry.roles}
+        for later in history[history.index(old) :]:
+            assert later.voters(old.serial, old.serial) == [trainers]
+    assert {old.changed_at for old in history} <= {0, *(old.serial for old in history)}
+    changes = history[-1].voters(1, history[-1].serial)
+    assert [one for k, one in enumerate(changes) if not k or one != changes[k - 1]] == changes
+    assert history[-1].voters(history[-1].changed_at, history[-1].serial) == changes[-1:]
+
+
+def test_who_may_no_longer_train_does_not_get_that_role_again():
+    roster = Roster(1, (Entry("a", key(1)),)).adding(Entry("a", key(1), ("relay",)))
+    with pytest.raises(
+        ValueError, match="a lost the role to train, and does not get it again: give the host a new key"
+    ):
+        roster.adding(Entry("a", key(1)))
+    assert Roster(1, (Entry("b", key(2), ("relay",)),)).adding(Entry("b", key(2))).named("b").trains_from == 2
+
+
+def test_a_run_has_its_clients_from_the_first_roster_that_lists_as_many():
+    roster = Roster(1, (Entry("a", key(1)),)).adding(Entry("b", key(2))).adding(Entry("c", key(3))).removing(["a"])
+    assert [roster.full_at(clients) for clients in (1, 2, 3, 4)] == [0, 2, 3, None]
 
 
 @given(st.sets(st.integers(0, 40), max_size=8).map(kept), st.integers(0, 130), st.integers(0, 9))

@@ -22,7 +22,6 @@ from seedflood.protocol.seedflood.messages import (
     Standing,
     Update,
     Updates,
-    Votes,
 )
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
@@ -40,7 +39,7 @@ from seedflood.protocol.seedflood.outputs import (
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
 
-Said = Members | Votes | Equivocation | ClosedEpoch | Updates | Standing
+Said = Members | Equivocation | ClosedEpoch | Updates | Standing
 """What an answer to a pull consists of."""
 
 ANSWER_BUNDLES = 256
@@ -109,9 +108,7 @@ class SeedfloodDriver(Driver):
         frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
         return replace(hello, frontier=frontier)
 
-    def answer(
-        self, frontier: Iterable[Held]
-    ) -> Iterator[Members | Votes | Equivocation | ClosedEpoch | Updates | Standing]:
+    def answer(self, frontier: Iterable[Held]) -> Iterator[Members | Equivocation | ClosedEpoch | Updates | Standing]:
         """The answer to a pull: everything that the frontier lacks, then our standing. Made while it is sent.
 
         Bundles of earlier epochs come before a sum: who is cut off in between then holds one range per origin, and not
@@ -120,9 +117,6 @@ class SeedfloodDriver(Driver):
         Raises JournalError. The caller should serve others between its parts, of which some are empty.
         """
         yield Members(self.node.membership.told())
-        told = self.node.certificates.told()
-        if votes := [vote for vote in told if not (self.is_disk_full and vote.origin == self.node.origin)]:
-            yield Votes(tuple(votes))
         yield from list(self.node.ends.proofs.values())
         for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
             if self.is_halted:

@@ -407,12 +407,11 @@ class SeedFlood(Algorithm):
             )
 
     def _finish(self, now: float) -> None:
-        ending = self.ending
-        if ending.is_complete and not ending.is_said:
-            ending.is_said = True
-            self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
-        exchange = self.exchange
+        ending, exchange = self.ending, self.exchange
         if ending.is_complete:
+            if not ending.is_said:
+                ending.is_said = True
+                exchange.say_digests(STEP_MAX, is_complete=True)
             exchange.watch.take(self.applied, self._outbox)
         if ending.may_end(exchange.donors, exchange.watch, self.applied, exchange.linked, now=now):
             self.life.enter(Phase.FINISHED)

@@ -3,15 +3,23 @@
 A sum takes the place of hundreds of signed bundles, and is not signed itself. So each host that has taken the sum of an
 epoch that is over signs a *vote*: the epoch, the digest of the steps that the sum covers, and the digest of the sum. A
 host votes once on an epoch. Its vote is on its disk before anyone hears it, and a host that lost its disk learns its
-votes from its former neighbours before it speaks again (`catchup`). Votes flood. All that matter are told on a new link
-and with the answer to any pull, and who still misses some asks for them by a pull.
+votes from its former neighbours before it speaks again (`catchup`). Votes flood, and all that matter are told on a new
+link. Who still misses some tells its own vote again: to a neighbour that knew it, that is a question.
 
 Enough equal votes are a *certificate*. It is kept and travels with the sum, and it is final: what comes late for the
 epoch stays a bundle beside the sum. How many votes are enough?
 
-* In closed runs without strict windows: a majority of all hosts that were ever listed and did not begin after the
-  epoch, or all that may train now. Any two majorities share a host, and no honest host votes twice. So there is one
-  certificate, as long as liars are few, and a host that is away for long, or dead, stops nothing.
+* In closed runs without strict windows: a majority of those who may train by the roster. Any two majorities share a
+  host, and no honest host votes twice. So there is one certificate, as long as liars are few, and a host that is away
+  for long, or dead, stops nothing. But rosters change, and a part of a split run may not have heard of it. So a vote
+  names the serial of the roster by which it is cast, and later epochs are voted for by no older one. The certificate of
+  an epoch then shows that the rosters before the least serial in it are over: a majority of each has moved on. It takes
+  a majority of **each roster from there**, as the certificates of earlier epochs show it, to the greatest serial among
+  its votes. Of two certificates of one epoch the rosters either overlap, and majorities of one roster share a host; or
+  an earlier epoch shows those of one of them over, and then a host would have voted by an older roster later. It begins
+  with the first roster that lists all clients. So removed hosts are out of the count after the next epoch that is
+  compacted, and newcomers are in. Who removes half of the hosts or more in between leaves too few of the old roster:
+  nothing is compacted any more.
 * Else everyone who takes part has to have voted for the same steps, and more than half of them for the sum. So nothing
   can come late that is no longer waited for. A host that left before the end of the run may return, so it is awaited
   like the others for another RETURN_ROUNDS: were it not, two sides that each believe that the other has left would go
@@ -67,6 +75,10 @@ class Certificates:
         self._certified: dict[int, EpochDigest] = {}
         self._reached = 0
         """The step behind the last epoch on which we voted."""
+        self._lagging: dict[int, OriginId] = {}
+        """By epoch without a certificate: one whose vote it waits for, where all have to vote."""
+        self._floors: dict[int, int] = {}
+        """By epoch with a certificate: the least serial in it, if it is greater than in those of all earlier ones."""
 
     @property
     def is_by_majority(self) -> bool:
@@ -105,6 +117,18 @@ class Certificates:
             self._reached = max(self._reached, (vote.epoch + 1) * self._rules.refresh_period)
         return known.digests == vote.digests
 
+    def serial_for(self, epoch: int) -> int | None:
+        """By which roster we vote on an epoch: by ours, but by none that is newer than those of our votes on later
+        epochs. None: it is too late for a vote, since we do not know all of these any more."""
+        ours, roster = {vote.epoch: vote.serial for vote in self.ours()}, self._gate.roster
+        if not self.is_by_majority or roster is None:
+            return 0
+        later = [serial for one, serial in ours.items() if one > epoch]
+        return None if later and epoch < min(ours) else min([roster.changed_at, *later])
+
+    def votes_on(self, epoch: int) -> list[Vote]:
+        return list(self._votes.get(epoch, {}).values())
+
     def told(self) -> list[Vote]:
         """What others need to know as much as we do."""
         waiting = islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
@@ -122,28 +146,37 @@ class Certificates:
         return self._certified.get(epoch)
 
     def votes_for(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
-        """The certificate of an epoch, or what there is of it."""
+        """Who has voted for this sum."""
         return tuple(vote for vote in self._votes.get(epoch, {}).values() if vote.digests == digests)
+
+    def certificate(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
+        """Of these votes no more than it takes, where a majority is enough."""
+        votes = tuple(vote for vote in self.votes_for(epoch, digests) if vote.origin not in self.doubles)
+        return (self.is_by_majority and self._majority(epoch, votes)) or votes
 
     def against(self, epoch: int, digests: EpochDigest) -> list[OriginId]:
         """Who has voted for another sum of the same steps."""
         votes = self._votes.get(epoch, {}).values()
         return [one.origin for one in votes if one.digests[0] == digests[0] and one.digests[1] != digests[1]]
 
-    def note(self, epoch: int, digests: EpochDigest) -> None:
-        """This epoch has a certificate: it was found here, or came with a sum."""
+    def note(self, epoch: int, digests: EpochDigest, votes: Iterable[Vote]) -> None:
+        """This epoch has a certificate, these votes: it was found here, or came with a sum."""
+        is_known, serial = epoch in self._certified, min((vote.serial for vote in votes), default=0)
         self._certified[epoch] = digests
+        self._lagging.pop(epoch, None)
+        if not is_known and serial > max((known for one, known in self._floors.items() if one <= epoch), default=0):
+            self._floors = {one: known for one, known in self._floors.items() if one < epoch or known > serial}
+            self._floors[epoch] = serial
         kept = sorted(self._certified.keys() & self._votes.keys())
         for one in kept[:-CERTIFIED_EPOCHS_TOLD]:
             del self._votes[one]
 
     def review(self) -> list[tuple[int, EpochDigest]]:
         """The epochs that have enough votes since this was called last."""
-        members = self._membership.all()
         waiting = islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
-        found = [(epoch, digests) for epoch in waiting if (digests := self._find(epoch, members)) is not None]
+        found = [(epoch, digests) for epoch in waiting if (digests := self._find(epoch)) is not None]
         for epoch, digests in found:
-            self.note(epoch, digests)
+            self.note(epoch, digests, self.certificate(epoch, digests))
         return found
 
     def shortfall(self, epoch: int) -> tuple[str, list[OriginId]]:
@@ -151,35 +184,55 @@ class Certificates:
         so, since nobody votes twice."""
         if epoch in self._certified:
             return "what counts has changed since hosts voted for its sum, so it stays as bundles", []
-        votes, members = self._votes[epoch], self._membership.all()
+        votes = self._votes[epoch]
         sides = Counter(vote.digests for vote in votes.values())
-        most, size = max(sides.values()), 0
         if self.is_by_majority:
-            counted = self._counted(epoch, votes)
+            awaited, is_hopeless = self._missing(epoch, votes, max(sides, key=lambda digests: sides[digests]))
         else:
-            counted, size = {*votes, *self._awaited(epoch, members)}, self._size(epoch, votes)
-            if 2 * most <= size:  # then it takes others, who hold the epoch, too
-                counted |= {word.origin for word in self._membership.words() if not word.has_left}
-        awaited = sorted(counted - votes.keys())
-        is_split = not self.is_by_majority and len({digests.frontier_digest for digests in sides}) > 1
-        if is_split or 2 * (most + len(awaited)) <= max(size, len(counted)):
+            awaited, is_hopeless = self._missing_of_all(epoch, votes, sides)
+        if is_hopeless:
             why = "hosts voted for different sums" if len(sides) > 1 else "too few hosts are left to vote for its sum"
             return f"{why}, so it stays as bundles", []
         return "votes are missing", awaited
 
-    def suffices(self, epoch: int, signers: Collection[OriginId]) -> bool:
-        """Is a sum to be believed that these have signed, if somebody else gives it to us?"""
+    def suffices(self, epoch: int, votes: Collection[Vote]) -> bool:
+        """Is a sum to be believed that has these votes, of different hosts, if somebody else gives it to us?"""
         if self.is_by_majority:
-            return self._is_majority(epoch, signers, but=None if self.ours_on(epoch) is not None else self._origin)
-        return 2 * len(set(signers)) > self._size(epoch, signers, but=self._origin)
+            return bool(self._majority(epoch, votes))
+        return 2 * len(votes) > self._size(epoch, {vote.origin for vote in votes}, but=self._origin)
 
     def votes_wanted(self) -> int:
         """How many votes a majority is now."""
-        trainers = self._gate.trainers or ()
-        return min(len(self._gate.listed) // 2 + 1, max(len(trainers), 1))
+        return len(self._voters()) // 2 + 1
 
-    def _find(self, epoch: int, members: Iterable[Member]) -> EpochDigest | None:
-        """What enough votes say."""
+    def _voters(self) -> frozenset[OriginId]:
+        """Who may train by the newest roster."""
+        roster = self._gate.roster
+        return roster.voters(roster.serial, roster.serial)[0] if roster is not None else frozenset()
+
+    def _missing(self, epoch: int, votes: Mapping[OriginId, Vote], most: EpochDigest) -> tuple[list[OriginId], bool]:
+        """Whose votes are missing where a majority is enough, and would it be no certificate if all voted alike?"""
+        awaited, serial = sorted(self._voters() - votes.keys()), self.serial_for(epoch) or 0
+        pretended = [Vote(origin, epoch, most, serial=serial) for origin in awaited]
+        return awaited, not self._majority(epoch, [*self.votes_for(epoch, most), *pretended])
+
+    def _missing_of_all(
+        self, epoch: int, votes: Mapping[OriginId, Vote], sides: Mapping[EpochDigest, int]
+    ) -> tuple[list[OriginId], bool]:
+        """The same where all have to vote."""
+        most, size = max(sides.values()), self._size(epoch, votes)
+        counted = {*votes, *self._awaited(epoch)}
+        if 2 * most <= size:  # then it takes others, who hold the epoch, too
+            counted |= {word.origin for word in self._membership.words() if not word.has_left}
+        awaited = sorted(counted - votes.keys())
+        is_split = len({digests.frontier_digest for digests in sides}) > 1
+        return awaited, is_split or 2 * (most + len(awaited)) <= max(size, len(counted))
+
+    def _find(self, epoch: int) -> EpochDigest | None:
+        """What enough votes say. Of many hosts most look-ups end with the one for whom the last one waited."""
+        last = self._membership.get(self._lagging.get(epoch, self._origin))
+        if last is not None and last.origin not in self._votes[epoch] and self._is_awaited(last, epoch):
+            return None
         votes = {origin: vote for origin, vote in self._votes[epoch].items() if origin not in self.doubles}
         sides: dict[EpochDigest, set[OriginId]] = {}
         for origin, vote in votes.items():
@@ -188,36 +241,45 @@ class Certificates:
         if largest is None:
             return None
         if self.is_by_majority:
-            return largest if self._is_majority(epoch, sides[largest]) else None
-        return largest if self._is_unanimous(epoch, votes, len(sides[largest]), members) else None
+            return largest if self._majority(epoch, [votes[one] for one in sides[largest]]) else None
+        return largest if self._is_unanimous(epoch, votes, len(sides[largest])) else None
 
-    def _is_majority(self, epoch: int, signers: Collection[OriginId], *, but: OriginId | None = None) -> bool:
-        """but: a host that does not count if it is none of the signers. Of an even number of hosts half are enough
-        then, and the others with that one are no majority."""
-        counted, trainers = self._counted(epoch, signers), self._gate.trainers or frozenset()
-        counted -= {but} - {*signers}
-        return 2 * len(counted.intersection(signers)) > len(counted) or (bool(trainers) and trainers.issubset(signers))
+    def _majority(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
+        """As few of these votes, which say the same, as are a majority of each roster that counts; none if they are
+        too few, or if somebody votes by a roster that is not known here yet."""
+        roster = self._gate.roster
+        first = roster.full_at(self._rules.clients) if roster is not None else None
+        if roster is None or first is None:
+            return ()
+        floor = max([first, *(serial for one, serial in self._floors.items() if one < epoch)])
+        newest_first = sorted(votes, key=lambda vote: (-vote.serial, vote.origin))
+        for last in sorted({vote.serial for vote in newest_first if floor <= vote.serial <= roster.serial}):
+            voters = roster.voters(floor, last)
+            wanted, taken = [len(one) // 2 + 1 for one in voters], []
+            for vote in newest_first:
+                if vote.serial <= last and any(vote.origin in one for one in voters):
+                    taken.append(vote)
+                    wanted = [count - (vote.origin in one) for count, one in zip(wanted, voters, strict=True)]
+                    if max(wanted) <= 0:
+                        return tuple(taken)
+        return ()
 
-    def _counted(self, epoch: int, signers: Collection[OriginId]) -> set[OriginId]:
-        """Of whom a majority is needed."""
-        return {one for one in self._gate.listed if one in signers or not self._began_after(one, epoch)}
-
-    def _began_after(self, origin: OriginId, epoch: int) -> bool:
-        word = self._membership.spoken(origin)
-        return word is not None and word.first_step >= (epoch + 1) * self._rules.refresh_period
-
-    def _is_unanimous(self, epoch: int, votes: Mapping[OriginId, Vote], equal: int, members: Iterable[Member]) -> bool:
+    def _is_unanimous(self, epoch: int, votes: Mapping[OriginId, Vote], equal: int) -> bool:
         """Has everyone who takes part voted for the same steps, and are more than half of them for one sum? Where there
         are other origins, one of them must have voted, even if it has left: nobody is its own witness."""
         if self._membership.taking_part < self._rules.clients or len({vote.digests[0] for vote in votes.values()}) > 1:
             return False
-        is_everyone = all(origin in votes for origin in self._awaited(epoch, members))
-        return is_everyone and 2 * equal > self._size(epoch, votes) and equal >= min(2, self._rules.clients)
+        lagging = next((one for one in self._awaited(epoch) if one not in votes), None)
+        if lagging is not None:
+            self._lagging[epoch] = lagging
+            return False
+        return 2 * equal > self._size(epoch, votes) and equal >= min(2, self._rules.clients)
 
     def _size(self, epoch: int, signers: Collection[OriginId], *, but: OriginId | None = None) -> int:
         """Of how many hosts more than half have to say the same sum, where no majority of a roster is enough: of those
-        who took part in the epoch as far as we know; in an open run of all clients, if these are more. but: as in
-        `_is_majority`."""
+        who took part in the epoch as far as we know; in an open run of all clients, if these are more. but: a host
+        that does not count if it is none of the signers. Of an even number of hosts half are enough then, and the
+        others with that one are no majority."""
         first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
         words = (word for word in self._membership.words() if word.first_step < end)
         others = {word.origin for word in words if word.last_step is None or word.last_step >= first} - {but}
@@ -225,13 +287,15 @@ class Certificates:
         count = len(others.union(signers))
         return count if self._gate.is_closed else max(count, clients)
 
-    def _awaited(self, epoch: int, members: Iterable[Member]) -> Iterator[OriginId]:
+    def _awaited(self, epoch: int) -> Iterator[OriginId]:
         """Who has to vote where no majority is enough."""
-        rules = self._rules
-        end, return_steps = (epoch + 1) * rules.refresh_period, RETURN_ROUNDS * rules.local_steps
-        for member in members:
-            last = member.last_step
-            takes_part = last is None and member.first_step < min(end, STEP_MAX)
-            has_left = last is not None and 0 <= last < rules.steps - 1
-            if takes_part or (has_left and self._reached <= (last or 0) + return_steps):
-                yield member.origin
+        return (member.origin for member in self._membership.all() if self._is_awaited(member, epoch))
+
+    def _is_awaited(self, member: Member, epoch: int) -> bool:
+        rules, last = self._rules, member.last_step
+        if self.is_by_majority:
+            return False
+        if last is None:
+            return member.first_step < min((epoch + 1) * rules.refresh_period, STEP_MAX)
+        has_left = 0 <= last < rules.steps - 1
+        return has_left and self._reached <= last + RETURN_ROUNDS * rules.local_steps

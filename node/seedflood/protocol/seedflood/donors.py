@@ -137,11 +137,6 @@ class Donors:
         self._peers[peer] = self._peers.pop(peer)
         return peer
 
-    def want_all(self) -> None:
-        """Another part wants to know what any neighbour knows."""
-        for comparison in self._peers.values():
-            comparison.is_wanted = True
-
     def hear(self, peer: OriginId) -> None:
         """A part of a large message has come from the peer: the pull is at work."""
         if (comparison := self._peers.get(peer)) is not None:

@@ -111,14 +111,10 @@ class Ending:
         if now >= self.patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self._rules.steps)
             return is_enough and watch.is_settled(self.patient_until)
-        linked = set(linked)
-        is_nobody_away = not self.away(linked)
-        is_agreed = all(donors.agrees(peer, self._frontier) for peer in linked)
+        linked, digest = set(linked), applied.digest()
         is_sure = watch.is_current and not watch.is_doubted
-        if not (is_sure and is_nobody_away and is_agreed and self.holds_everything()):
-            return False
-        digest = applied.digest()
-        return all(watch.is_equal_at(peer, digest) for peer in linked)
+        is_agreed = all(donors.agrees(peer, self._frontier) and watch.is_equal_at(peer, digest) for peer in linked)
+        return is_sure and is_agreed and not self.away(linked) and self.holds_everything()
 
 
 _NEVER = float("inf")

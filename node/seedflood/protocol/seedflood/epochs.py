@@ -192,7 +192,7 @@ class Closings:
         found = [epoch for epoch in sorted(self._sums) if certificates.of(epoch) == self._digests[epoch]]
         settled = []
         for epoch in found:
-            votes = certificates.votes_for(epoch, self._digests[epoch])
+            votes = certificates.certificate(epoch, self._digests[epoch])
             settled.append(replace(self._sums[epoch], certificate=votes))
             self.restore(settled[-1])
             self._ours.add(epoch)

@@ -65,7 +65,7 @@ class Exchange:
         self._rules = rules
         self._may_apply_before = may_apply_before
         self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
-        self.voting = Voting(holdings, presence, admission, self.donors, self.watch, outbox, rules)
+        self.voting = Voting(holdings, presence, admission, self.watch, outbox, rules)
 
     @property
     def is_joining(self) -> bool:

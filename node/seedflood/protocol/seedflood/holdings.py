@@ -59,7 +59,7 @@ class Holdings:
         """What the journal holds, at start. settled: by epoch, the steps of bundles that are applied before anything
         else."""
         for one in closed:
-            self.certificates.note(one.epoch, digest_of(one, self._rules.epoch_bytes))
+            self.certificates.note(one.epoch, digest_of(one, self._rules.epoch_bytes), one.certificate)
             self.closings.restore(one)
             self.contents.forget(one.epoch)
             self._hold_epoch(one)
@@ -118,7 +118,7 @@ class Holdings:
         outputs.adopt.append(closed)
         self.pending.drop(lambda bundle: self.closings.epoch_of(bundle.step) == closed.epoch)
         self.contents.forget(closed.epoch)
-        self.certificates.note(closed.epoch, signed)
+        self.certificates.note(closed.epoch, signed, closed.certificate)
         self.closings.restore(closed)
         self._hold_epoch(closed)
         return True

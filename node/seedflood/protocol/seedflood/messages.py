@@ -199,16 +199,19 @@ class EpochDigest(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """What an origin says of an epoch that is over (`certificates`). digests: of its sum."""
+    """What an origin says of an epoch that is over (`certificates`). digests: of its sum. serial: of the roster that
+    says who else votes; 0 in open runs."""
 
     origin: OriginId
     epoch: int
     digests: EpochDigest
     signature: bytes = b""
+    serial: int = 0
 
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
         """What the signature covers. run_id and public_key: 32 bytes each."""
-        return b"".join((b"seedflood vote 1\0", run_id, public_key, struct.pack(">Q", self.epoch), *self.digests))
+        numbers = struct.pack(">QQ", self.epoch, self.serial)
+        return b"".join((b"seedflood vote 2\0", run_id, public_key, numbers, *self.digests))
 
 
 @dataclass(frozen=True, slots=True)

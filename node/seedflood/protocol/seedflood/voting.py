@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
-from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote, Votes
 from seedflood.protocol.seedflood.outputs import Outputs
@@ -27,7 +26,7 @@ OVERDUE_SECONDS = 60.0
 """How long the first epoch that could be compacted is waited for until the log says why it is not."""
 
 VOTES_KEY = b"votes"
-_RECORD = struct.Struct(">Q32s32s64s")
+_RECORD = struct.Struct(">Q32s32s64sQ")
 
 
 class Voting:
@@ -38,7 +37,6 @@ class Voting:
         holdings: Holdings,
         presence: Presence,
         admission: Admission,
-        donors: Donors,
         watch: DigestWatch,
         outbox: Outbox[Outputs],
         rules: Rules,
@@ -48,11 +46,12 @@ class Voting:
         self._closings = holdings.closings
         self._presence = presence
         self._admission = admission
-        self._donors = donors
         self._watch = watch
         self._outbox = outbox
         self._run_id, self._period = rules.run_id, rules.refresh_period
         self._is_changed = False
+        self._serial = 0
+        """Of the roster when certificates were looked for last."""
         self._waiting: list[int] = []
         self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
         self._told: set[int] = set()
@@ -62,8 +61,8 @@ class Voting:
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
         """Our votes, as the journal keeps them."""
-        for epoch, covered, total, signature in _RECORD.iter_unpack(records.get(VOTES_KEY, b"")):
-            self._certificates.take(Vote(self._presence.ours.origin, epoch, EpochDigest(covered, total), signature))
+        for epoch, covered, total, *rest in _RECORD.iter_unpack(records.get(VOTES_KEY, b"")):
+            self._certificates.take(Vote(self._presence.ours.origin, epoch, EpochDigest(covered, total), *rest))
 
     def connected(self, peer: OriginId) -> None:
         """Tells a new neighbour the votes that matter."""
@@ -73,8 +72,9 @@ class Voting:
     def cast(self, closed: ClosedEpoch, digests: EpochDigest, now: float) -> None:
         """Votes for our sum, unless we have voted on its epoch. We look at it again in any case."""
         ours, self._is_changed = self._presence.ours, True
-        if self._certificates.ours_on(closed.epoch) is None:
-            vote = Vote(ours.origin, closed.epoch, digests)
+        serial = self._certificates.serial_for(closed.epoch)
+        if self._certificates.ours_on(closed.epoch) is None and serial is not None:
+            vote = Vote(ours.origin, closed.epoch, digests, serial=serial)
             vote = vote._replace(signature=self._presence.sign(vote.signed_bytes(self._run_id, ours.public_key)))
             self._certificates.take(vote)
             self._keep()
@@ -82,9 +82,11 @@ class Voting:
         self._compare(closed.epoch, now)
 
     def receive(self, peer: OriginId, votes: Iterable[Vote], now: float) -> None:
-        """Takes votes that are news, and passes them on. Raises PeerError for a wrong signature."""
+        """Takes votes that are news, and passes them on. A neighbour that tells nothing but its own votes, which are
+        known, is told all on these epochs. Raises PeerError for a wrong signature."""
         certificates, ours = self._certificates, self._presence.ours.origin
         news = []
+        votes = tuple(votes)
         for vote in votes:
             if certificates.is_news(vote) and self._admission.admits_vote(vote):
                 news.append(vote)
@@ -96,14 +98,20 @@ class Voting:
         if news:
             self._is_changed = True
             self._spread(news, peer)
+        elif all(vote.origin == peer for vote in votes):
+            known = [vote for epoch in {vote.epoch for vote in votes} for vote in certificates.votes_on(epoch)]
+            if known:
+                self._outbox.send(peer, Votes(tuple(known)))
         for epoch in sorted({vote.epoch for vote in news}):
             self._compare(epoch, now)
 
     def review(self) -> list[ClosedEpoch]:
         """Called when votes or members have changed. Returns the sums that may take the place of bundles now."""
-        if not (self._is_changed or self._presence.changed):
+        roster = self._admission.gate.roster
+        serial = roster.serial if roster is not None else 0
+        if not (self._is_changed or self._presence.changed or serial != self._serial):
             return []
-        self._is_changed = False
+        self._is_changed, self._serial = False, serial
         for epoch, digests in self._certificates.review():
             for origin in self._certificates.against(epoch, digests):
                 if origin not in self.misvoting:
@@ -120,11 +128,12 @@ class Voting:
         digests, known = votes[0].digests, self._certificates.of(closed.epoch)
         if known is not None:
             return digests if known == digests else None
-        signers = {vote.origin for vote in votes if self._admission.admits_vote(vote)}
-        return digests if self._certificates.suffices(closed.epoch, signers) else None
+        admitted = {vote.origin: vote for vote in votes if self._admission.admits_vote(vote)}
+        return digests if self._certificates.suffices(closed.epoch, admitted.values()) else None
 
     def ask(self, now: float) -> None:
-        """Once per comparison period: if an epoch has no certificate for long, asks the neighbours what they know."""
+        """Once per comparison period: if an epoch has no certificate for long, asks the neighbours for votes, by
+        telling ours."""
         waiting = self._certificates.waiting()
         if waiting != self._waiting:
             self._waiting, self._pause = waiting, ASK_SECONDS_MIN
@@ -132,7 +141,7 @@ class Voting:
         elif waiting and now >= self._ask_at:
             self._pause = min(2 * self._pause, ASK_SECONDS_MAX)
             self._ask_at = now + self._pause
-            self._donors.want_all()
+            self._spread(filter(None, map(self._certificates.ours_on, waiting)))
 
     def tell_overdue(self, step: int, now: float, lacking: Callable[[int], Iterable[OriginId]]) -> None:
         """Once per comparison period: says why an epoch stays as bundles, once for each. lacking: returns of whom an
@@ -171,7 +180,7 @@ class Voting:
 
     def _keep(self) -> None:
         """Our votes are to be on the disk before anyone hears them."""
-        packed = [_RECORD.pack(vote.epoch, *vote.digests, vote.signature) for vote in self._certificates.ours()]
+        packed = [_RECORD.pack(one.epoch, *one.digests, one.signature, one.serial) for one in self._certificates.ours()]
         outputs = self._outbox.outputs
         outputs.is_durable = True
         outputs.records.append(Record(VOTES_KEY, b"".join(packed)))

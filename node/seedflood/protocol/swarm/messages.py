@@ -104,7 +104,7 @@ class Hello:
     member: Member
     members: tuple[Member, ...] = ()
     frontier: tuple[Held, ...] = ()
-    protocol_version: int = 4
+    protocol_version: int = 5
     roster: Roster | None = None
     form: bytes = b""
 

@@ -6,6 +6,8 @@ one serial, all hosts choose the same one: the signed bytes with the smaller SHA
 
 Whoever was removed stays on the list, without a role. So a host that joins later knows the key that signed what the
 removed one had published, and nobody mistakes it for a newcomer. Its entry may say which of its updates count (`Cut`).
+An entry also says from which serial on, and until which, its host could train. So whoever has the newest roster knows
+who could at any earlier one, which certificates go by.
 """
 
 import hashlib
@@ -82,8 +84,9 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One host. roles: none if it was removed. not_before, not_after: unix seconds, both included; None: no limit. cut:
-    which updates of a removed host count, once the operator has said so. Raises ValueError with a sentence if it cannot
-    be used."""
+    which updates of a removed host count, once the operator has said so. trains_from, trains_until: the serials of the
+    rosters that gave it the role to train, and that took it away. Raises ValueError with a sentence if it cannot be
+    used."""
 
     name: str
     public_key: bytes
@@ -91,6 +94,8 @@ class Entry:
     not_before: int | None = None
     not_after: int | None = None
     cut: Cut | None = None
+    trains_from: int = 0
+    trains_until: int | None = None
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -104,6 +109,8 @@ class Entry:
                 raise ValueError(f"a time of {self.name} is out of range")
         if self.not_before is not None and self.not_after is not None and self.not_before > self.not_after:
             raise ValueError(f"the entry of {self.name} ends before it begins")
+        if not 0 <= self.trains_from <= SERIAL_MAX or not 0 <= (self.trains_until or 0) <= SERIAL_MAX:
+            raise ValueError(f"a serial of {self.name} is out of range")
         if self.cut is not None and self.roles:
             raise ValueError(f"{self.name} is not removed, so nothing of it can be cut off")
         object.__setattr__(self, "roles", tuple(role for role in ROLES if role in self.roles))
@@ -125,8 +132,25 @@ class Entry:
         """Was it removed, or is the time over in which it could train?"""
         return not self.roles or ("train" in self.roles and self.not_after is not None and at >= self.not_after + 1)
 
-    def packed(self, *, with_cut: bool) -> bytes:
+    def could_train_at(self, serial: int) -> bool:
+        """Could it train by the roster with this serial?"""
+        is_trainer = not self.roles or "train" in self.roles or self.trains_until is not None
+        return is_trainer and self.trains_from <= serial and (self.trains_until is None or serial < self.trains_until)
+
+    def following(self, known: "Entry | None", serial: int) -> "Entry":
+        """The same in the roster with this serial, when `known` was said before. Raises ValueError."""
+        trains = "train" in self.roles
+        if known is None or not (known.could_train_at(serial - 1) or known.trains_until is not None):
+            return replace(self, trains_from=serial if trains else 0, trains_until=None if self.roles else 0)
+        if trains and known.trains_until is not None:
+            raise ValueError(f"{self.name} lost the role to train, and does not get it again: give the host a new key")
+        until = known.trains_until if known.trains_until is not None or trains else serial
+        return replace(self, trains_from=known.trains_from, trains_until=until)
+
+    def packed(self, *, with_cut: bool, with_serials: bool) -> bytes:
         cut = (self.cut.packed() if self.cut is not None else bytes(4)) if with_cut else b""
+        if with_serials:
+            cut += struct.pack(">Qq", self.trains_from, -1 if self.trains_until is None else self.trains_until)
         name, bits = self.name.encode(), sum(1 << ROLES.index(role) for role in self.roles)
         times = (-1 if moment is None else moment for moment in (self.not_before, self.not_after))
         return struct.pack(">32sB", self.public_key, len(name)) + name + struct.pack(">Bqq", bits, *times) + cut
@@ -177,13 +201,30 @@ class Roster:
     def named(self, name: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.name == name), None)
 
+    @property
+    def changed_at(self) -> int:
+        """The serial of the roster that last changed who may train."""
+        return max((max(one.trains_from, one.trains_until or 0) for one in self.entries), default=0)
+
+    def voters(self, since: int, until: int) -> list[frozenset[OriginId]]:
+        """Who could train by each of the rosters with these serials, both included; those that say the same once."""
+        changes = {serial for one in self.entries for serial in (one.trains_from, one.trains_until or 0)}
+        serials = sorted({since, *(serial for serial in changes if since < serial <= until)})
+        return [frozenset(one.origin for one in self.entries if one.could_train_at(serial)) for serial in serials]
+
+    def full_at(self, clients: int) -> int | None:
+        """The first serial at which so many hosts could train; None: there was none."""
+        serials = sorted({0, *(one.trains_from for one in self.entries)})
+        return next((serial for serial in serials if len(self.voters(serial, serial)[0]) >= clients), None)
+
     def signed_bytes(self, operator: bytes, run: str) -> bytes:
         """What the operator signs. operator: its public key, 32 bytes."""
         domain = struct.pack(">32sH", operator, len(run.encode())) + run.encode()
         head = struct.pack(">QI", self.serial, len(self.entries))
-        has_cuts = any(entry.cut is not None for entry in self.entries)
-        entries = b"".join(entry.packed(with_cut=has_cuts) for entry in self.entries)
-        return (b"seedflood roster 2\0" if has_cuts else b"seedflood roster 1\0") + domain + head + entries
+        has_serials = any(entry.trains_from or entry.trains_until is not None for entry in self.entries)
+        has_cuts = has_serials or any(entry.cut is not None for entry in self.entries)
+        entries = b"".join(entry.packed(with_cut=has_cuts, with_serials=has_serials) for entry in self.entries)
+        return b"seedflood roster %d\0" % (1 + has_cuts + has_serials) + domain + head + entries
 
     def is_signed(self, operator: bytes, run: str, verify: Callable[[bytes, bytes, bytes], bool]) -> bool:
         """Has the operator signed it, for this run?"""
@@ -209,14 +250,15 @@ class Roster:
 
     def adding(self, *entries: Entry) -> "Roster":
         """With these hosts. The same name and key with other roles or times replaces what was said before. Raises
-        ValueError if a key belongs to another host; who was removed does not return."""
+        ValueError if a key belongs to another host; who was removed, or may no longer train, does not return."""
         for entry in entries:
             known = self.get(entry.origin)
             if known is not None and (known.is_removed or known.name != entry.name):
                 fate = "was removed, and does not return: give the host a new key" if known.is_removed else "is on it"
                 raise ValueError(f"the key of {entry.name} is that of {known.name}, which {fate}")
         anew = {entry.origin for entry in entries}
-        return Roster(self.serial + 1, (*(one for one in self.entries if one.origin not in anew), *entries))
+        new = (entry.following(self.get(entry.origin), self.serial + 1) for entry in entries)
+        return Roster(self.serial + 1, (*(one for one in self.entries if one.origin not in anew), *new))
 
     def removing(self, names: Iterable[str]) -> "Roster":
         """Without these hosts: their entries stay, without a role. Raises ValueError if one is not on it."""
@@ -224,8 +266,9 @@ class Roster:
         for name in sorted(gone):
             if (entry := self.named(name)) is None or entry.is_removed:
                 raise ValueError(f"{name} is not on the roster" if entry is None else f"{name} was removed already")
-        entries = (replace(entry, roles=()) if entry.name in gone else entry for entry in self.entries)
-        return Roster(self.serial + 1, tuple(entries))
+        serial = self.serial + 1
+        entries = (replace(e, roles=()).following(e, serial) if e.name in gone else e for e in self.entries)
+        return Roster(serial, tuple(entries))
 
     def cutting(self, name: str, cut: Cut) -> "Roster":
         """With a cut of a removed host, which is final. Raises ValueError if the host is not removed, or was cut off
