@@ -32,7 +32,7 @@ test: $(VENV)/.ready-dev  ## The tests, but for those below
 	$(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.ready-dev  ## The long ones: real daemons that crash, lose disks, are cut off, or sit beside liars
-	$(BIN)/python -m pytest -m long -n $$(($(CORES) + 2)) --dist worksteal
+	$(BIN)/python -m pytest -m long -n $$(($(CORES) + 2)) --dist loadfile
 
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
 	$(BIN)/python -m pytest tests/deploy -m docker
