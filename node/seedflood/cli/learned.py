@@ -1,6 +1,5 @@
 """`seedflood evaluate | generate | export | replay`: what a node has learned, whether it runs or not, and models."""
 
-import json
 import os
 import sys
 import threading
@@ -109,10 +108,7 @@ def evaluate(
     of_adapter = {} if adapter is None else {"adapter": str(adapter)}
     told = of_adapter | ({} if file is None else {"data": data}) | ({} if steps is None else {"steps": steps})
     facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), "rows": result.rows}
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        show_facts(facts)
+    show_facts(facts, as_json=as_json)
 
 
 def generate(
@@ -201,10 +197,7 @@ def export(
             assert adapter is not None
             made = export_adapter(settings, adapter, rank=rank, is_linear_only=linear_only)
     facts = {**facts_read(settings), **made}
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        show_facts(facts)
+    show_facts(facts, as_json=as_json)
 
 
 def replay(
@@ -230,10 +223,7 @@ def replay(
     with announced(f"replaying the journal of {settings.node.name}"):
         replayed = replay_journal(settings)
     facts = {**facts_read(settings), **replayed.facts()}
-    if as_json:
-        typer.echo(json.dumps(facts))
-    else:
-        show_facts(facts)
+    show_facts(facts, as_json=as_json)
     if not replayed.is_sound:
         raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
 

@@ -1,5 +1,6 @@
 """Options that several commands share, and what they mean."""
 
+import json
 import shutil
 import sys
 import sysconfig
@@ -115,7 +116,11 @@ def typed(program: str) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def show_facts(facts: dict[str, Any]) -> None:
+def show_facts(facts: dict[str, Any], *, as_json: bool = False) -> None:
+    """As a table, or as one JSON object."""
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
     table = Table(show_header=False, box=None)
     for key, value in facts.items():
         table.add_row(key, str(value))

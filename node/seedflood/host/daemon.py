@@ -187,7 +187,7 @@ class Daemon(Owner):
     def received(self, peer: OriginId, message: Message) -> Use:
         before = self.engine.used()
         self.drive(lambda: self._driver.received(peer, message))
-        return Use(*(after - earlier for earlier, after in zip(before, self.engine.used(), strict=True)))
+        return self.engine.used().since(before)
 
     def pulled(self, peer: OriginId, is_complete: bool) -> None:
         self.drive(lambda: self._driver.pulled(peer))

@@ -68,6 +68,10 @@ class Use(NamedTuple):
     repeats: int = 0
     in_vain: int = 0
 
+    def since(self, before: "Use") -> "Use":
+        """Of sums over all messages: what has come to them since."""
+        return Use(*(after - earlier for earlier, after in zip(before, self, strict=True)))
+
 
 @dataclass(slots=True)
 class Bucket:
