@@ -21,7 +21,7 @@ from seedflood.operations.eventlog import decode, event_files, read_lines
 from seedflood.operations.http_address import find_http_address
 from seedflood.operations.names import find_names, resolve_origin
 from seedflood.operations.seedflood.trace import trace as trace_lines
-from seedflood.protocol.swarm.view import reach
+from seedflood.protocol.swarm.graph import distances
 
 NodeOption = Annotated[
     str | None,
@@ -138,9 +138,9 @@ def describe_reach(said: dict[str, Any]) -> Iterator[str]:
             yield f"{link['peer']} sees this host as {link['seen_as']}, and it {can}."
     names = {member["origin"]: member["name"] for member in said["members"]}
     ours, edges = said["node"]["origin"], [tuple(edge) for edge in said["edges"]]
-    whole = reach(ours, edges)
+    whole = distances(edges, ours).keys()
     for cut in (one for one in said["cut_vertices"] if one != ours):
-        left = reach(ours, [edge for edge in edges if cut not in edge])
+        left = distances([edge for edge in edges if cut not in edge], ours).keys()
         if gone := sorted(names.get(one, one) for one in whole - left - {cut}):
             yield (
                 f"Without {names.get(cut, cut)} this host would be cut off from {', '.join(gone)}: give them more "

@@ -13,8 +13,9 @@ from origins import A, B, C, D, E
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.messages import Members
-from seedflood.protocol.swarm.view import reach, stated_edges
+from seedflood.protocol.swarm.view import stated_edges
 
 
 def statuses(node, now=1.0):
@@ -27,10 +28,10 @@ def test_a_link_is_an_edge_once_both_ends_state_it():
 
 
 @given(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9))))
-def test_who_is_reached_is_the_connected_component(edges):
+def test_who_is_reached_is_the_connected_component_each_over_the_fewest_links(edges):
     graph = networkx.Graph(edges)
     graph.add_node(0)
-    assert reach(0, edges) == networkx.node_connected_component(graph, 0)
+    assert distances(edges, 0) == networkx.single_source_shortest_path_length(graph, 0)
 
 
 def test_members_are_told_by_what_is_known_of_them():

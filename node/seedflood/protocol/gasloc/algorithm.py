@@ -51,7 +51,6 @@ from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
 from seedflood.protocol.gasloc.statement import (
     Result,
     Stated,
-    distances,
     is_anyone_taking_part,
     known_graph,
     rounds_of,
@@ -61,6 +60,7 @@ from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.algorithm import Algorithm
+from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.swarm.outbox import Outbox

@@ -23,8 +23,9 @@ from collections.abc import Iterable
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
-from seedflood.protocol.gasloc.statement import Result, distances, has_finished, known_graph, stated
+from seedflood.protocol.gasloc.statement import Result, has_finished, known_graph, stated
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
 

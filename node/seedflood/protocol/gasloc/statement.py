@@ -17,8 +17,10 @@ from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.matching import SLOW_CLASS_MAX, Edge, edge_of
 from seedflood.protocol.gasloc.messages import DIGEST_BYTES
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.view import stated_edges
 
 SLOW_LINKS_MAX = 100
 """The most slow links in a statement, the slowest ones."""
@@ -150,35 +152,10 @@ def behind(
     return late & linked, late - linked
 
 
-def distances(graph: Iterable[Edge], origin: OriginId) -> dict[OriginId, int]:
-    """How many hops away each host is that can be reached, this one itself included."""
-    links: dict[OriginId, list[OriginId]] = {}
-    for a, b in graph:
-        links.setdefault(a, []).append(b)
-        links.setdefault(b, []).append(a)
-    hops = {origin: 0}
-    for one in (reached := [origin]):
-        for other in links.get(one, ()):
-            if other not in hops:
-                hops[other] = hops[one] + 1
-                reached.append(other)
-    return hops
-
-
 def is_anyone_taking_part(membership: Membership, us: OriginId) -> bool:
-    """Does any other host take part that we can reach in the graph of links? A link counts if both ends state it."""
-    reached, ends = {us}, [us]
-    while ends:
-        member = membership.get(ends.pop())
-        for other in member.neighbours if member is not None else ():
-            there = membership.get(other)
-            if there is None or other in reached or member is None or member.origin not in there.neighbours:
-                continue
-            if there.has_spoken and not there.has_left:
-                return True
-            reached.add(other)
-            ends.append(other)
-    return False
+    """Does any other host take part that we can reach in the graph of links?"""
+    reached = distances(stated_edges(membership.all()), us).keys() - {us}
+    return any(one.origin in reached and one.has_spoken and not one.has_left for one in membership.all())
 
 
 def swarm_round(

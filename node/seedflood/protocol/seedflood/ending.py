@@ -13,10 +13,11 @@ from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.watch import DigestWatch
+from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
-from seedflood.protocol.swarm.view import reach, stated_edges
+from seedflood.protocol.swarm.view import stated_edges
 
 
 class Ending:
@@ -44,7 +45,7 @@ class Ending:
 
     def is_held_of_reached(self, before: int) -> bool:
         """Is every update held that those owe for the steps below `before` who are linked with us, through whomever?"""
-        reached = reach(self._origin, stated_edges(self._membership.all()))
+        reached = distances(stated_edges(self._membership.all()), self._origin)
         owed = (word for word in _due(self._membership, before - 1) if word.origin in reached)
         return all(self._frontier.holds(word.origin, 0, _last(word, before - 1)) for word in owed)
 

@@ -9,9 +9,12 @@ any start is at least half a diameter away, so twice that distance is never too 
 is right or nearly so; for a ring it is twice too large.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import reduce
 from operator import or_
+from typing import TypeVar
+
+Place = TypeVar("Place", bound=Hashable)
 
 WORK_MAX = 1 << 14
 """Nodes times hops that are measured exactly: some 10 ms for 1,000 nodes."""
@@ -19,6 +22,26 @@ WORK_MAX = 1 << 14
 
 SWEEPS = 8
 """Breadth-first searches for an estimate."""
+
+
+def distances(edges: Iterable[tuple[Place, Place]], start: Place) -> dict[Place, int]:
+    """How many hops away each node is that can be reached, `start` itself included."""
+    links: dict[Place, list[Place]] = {}
+    for a, b in edges:
+        links.setdefault(a, []).append(b)
+        links.setdefault(b, []).append(a)
+    return _spread(lambda one: links.get(one, ()), start)
+
+
+def _spread(neighbours: Callable[[Place], Iterable[Place]], start: Place) -> dict[Place, int]:
+    """A breadth-first search: hops by node, in the order in which they are found."""
+    hops = {start: 0}
+    for one in (reached := [start]):
+        for other in neighbours(one):
+            if other not in hops:
+                hops[other] = hops[one] + 1
+                reached.append(other)
+    return hops
 
 
 def diameter(links: Sequence[set[int]]) -> int | None:
@@ -30,13 +53,13 @@ def diameter(links: Sequence[set[int]]) -> int | None:
     """Per node, its greatest distance from the start of any search."""
     node, longest, bound = 0, 0, 2 * len(links)
     for sweep in range(SWEEPS):
-        distances = _distances(links, node)
-        if len(distances) < len(links):
+        hops = _spread(links.__getitem__, node)
+        if len(hops) < len(links):
             return None
-        reach = max(distances.values())
+        reach = max(hops.values())
         longest, bound = max(longest, reach), min(bound, 2 * reach)
-        far = [max(most, distances[k]) for k, most in enumerate(far)]
-        node = max(distances, key=distances.__getitem__) if sweep < 2 or sweep % 2 else far.index(min(far))
+        far = [max(most, hops[k]) for k, most in enumerate(far)]
+        node = max(hops, key=hops.__getitem__) if sweep < 2 or sweep % 2 else far.index(min(far))
     exact = _measure(links, WORK_MAX // len(links)) if longest * len(links) <= WORK_MAX else None
     return bound if exact is None else exact
 
@@ -74,22 +97,6 @@ def cut_vertices(links: Sequence[set[int]]) -> set[int]:
         if subtrees > 1:
             found.add(root)
     return found
-
-
-def _distances(links: Sequence[set[int]], start: int) -> dict[int, int]:
-    """Distances in hops from the start to all nodes that can be reached."""
-    distances = {start: 0}
-    edge, hops = [start], 0
-    while edge:
-        hops += 1
-        found = []
-        for node in edge:
-            for other in links[node]:
-                if other not in distances:
-                    distances[other] = hops
-                    found.append(other)
-        edge = found
-    return distances
 
 
 def _measure(links: Sequence[set[int]], hops_max: int) -> int | None:

@@ -4,22 +4,20 @@ A link counts as an edge when both of its ends state it, so a host that died los
 say so, though its own last statement still names them.
 """
 
-from collections.abc import Collection, Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Collection, Iterable
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Edge, MemberStatus, MemberView, View
-
-Place = TypeVar("Place", bound=Hashable)
 
 
 def make_view(presence: Presence, now: float) -> View:
     """A node of any swarm as it is seen now."""
     membership, algorithm, admission = presence.membership, presence.algorithm, presence.admission
     edges = stated_edges(membership.all())
-    reached = reach(presence.ours.origin, edges)
+    reached = distances(edges, presence.ours.origin)
     members = tuple(
         MemberView(
             origin=member.origin,
@@ -55,21 +53,6 @@ def stated_edges(members: Iterable[Member]) -> tuple[Edge, ...]:
     """The links that both ends state, each once, the smaller origin first."""
     stated = {member.origin: set(member.neighbours) for member in members}
     return tuple(sorted((a, b) for a, others in stated.items() for b in others if a < b and a in stated.get(b, ())))
-
-
-def reach(start: Place, edges: Iterable[tuple[Place, Place]]) -> set[Place]:
-    """Who is connected with `start`, over any number of edges."""
-    neighbours: dict[Place, list[Place]] = {}
-    for a, b in edges:
-        neighbours.setdefault(a, []).append(b)
-        neighbours.setdefault(b, []).append(a)
-    reached, boundary = {start}, [start]
-    while boundary:
-        for other in neighbours.get(boundary.pop(), ()):
-            if other not in reached:
-                reached.add(other)
-                boundary.append(other)
-    return reached
 
 
 def _status(member: Member, presence: Presence, reached: Collection[OriginId]) -> MemberStatus:
