@@ -24,6 +24,41 @@ def address(host: Host) -> str:
     return told[-1]["http"]
 
 
+# The hosts of a single test come first: those of the others train at full speed from the first of these on.
+
+
+def test_a_node_that_dies_is_said_to_be_unreachable_until_it_answers_again(few_hosts: Hosts, page: Page):
+    (host,) = few_hosts.make(1, [], {"steps": 1_000_000, "clients": 1})
+    fixed = ("--set", f"node.http=127.0.0.1:{free_ports(1)[0]}")
+    page.open(address(host.start(*fixed)))
+    page.wait_until(lambda page: page.step >= 3, "step 3")
+    assert not page.read("return document.getElementById('banner').checkVisibility()")
+    host.kill()
+    page.wait_for("banner-title", "This node cannot be reached.")
+    assert page.read("return document.getElementById('banner').checkVisibility()")
+    assert "Last answer" in page.text("banner-text")
+    page.screenshot("unreachable")
+    host.start(*fixed)
+    page.wait_until(lambda page: not page.read("return document.getElementById('banner').checkVisibility()"), "life")
+    page.wait_for_steps(3)
+    assert all(REFUSED in complaint for complaint in page.console())
+
+
+def test_the_page_tells_a_whole_run_from_joining_to_its_end(few_hosts: Hosts, page: Page):
+    first, second = few_hosts.make(2, ring(2)[:1], {"steps": 40}, {"then": "serve"})
+    page.open(address(first.start()))
+    page.wait_for("state-text", "joining")
+    assert page.text("state-reason")
+    page.screenshot("joining")
+    second.start()
+    page.wait_for("state-text", "finished")
+    assert (page.text("step"), page.text("steps"), page.text("figure-left")) == ("40", "40", "done")
+    page.screenshot("finished")
+    first.signal(signal.SIGTERM)
+    page.wait_for("banner-title", "The run is over and the node has ended.")
+    assert all(REFUSED in complaint for complaint in page.console())
+
+
 @pytest.fixture
 def running(hosts: Hosts, page: Page) -> Page:
     """The page of the first of four hosts, all of them there and past their tenth step."""
@@ -67,29 +102,30 @@ def test_traffic_is_compared_with_what_gossip_would_cost(running: Page):
     assert running.text("traffic-sent").endswith("kB")
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0512, "0.051"), (12.345, "12.3"), (1234.5, "1,235"), (1e8, "100,000,000"), (1e304, "1.0e304")],
-)
-def test_a_figure_of_any_size_is_short(running: Page, value: float, text: str):
-    assert running.read(f"return import('./static/formats.js').then(({{ figure }}) => figure({value}))") == text
+FIGURES = {0.0512: "0.051", 12.345: "12.3", 1234.5: "1,235", 1e8: "100,000,000", 1e304: "1.0e304"}
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "texts"),
-    [
-        ("accuracy", [0.46, 0.465, 0.47], ["46.0 %", "46.5 %", "47.0 %"]),
-        ("accuracy", [0.46, 0.48, 0.5], ["46 %", "48 %", "50 %"]),
-        ("loss", [0.691, 0.692, 0.693], ["0.691", "0.692", "0.693"]),
-        ("perplexity", [12000, 12000.2], ["12000.0", "12000.2"]),
-    ],
-)
-def test_no_two_labels_of_an_axis_are_alike(running: Page, name: str, values: list[float], texts: list[str]):
-    read = f"""
-        return Promise.all([import('./static/formats.js'), import('./static/figures.js')]).then(
-            ([formats, figures]) => formats.labels({values}, figures.describeFigures({{ {name}: [] }})[0].writeAxis));
-    """
-    assert running.read(read) == texts
+def test_a_figure_of_any_size_is_short(running: Page):
+    read = f"return import('./static/formats.js').then(({{ figure }}) => {[*FIGURES]}.map((one) => figure(one)))"
+    assert running.read(read) == [*FIGURES.values()]
+
+
+LABELS: list[tuple[str, list[float], list[str]]] = [
+    ("accuracy", [0.46, 0.465, 0.47], ["46.0 %", "46.5 %", "47.0 %"]),
+    ("accuracy", [0.46, 0.48, 0.5], ["46 %", "48 %", "50 %"]),
+    ("loss", [0.691, 0.692, 0.693], ["0.691", "0.692", "0.693"]),
+    ("perplexity", [12000, 12000.2], ["12000.0", "12000.2"]),
+]
+
+
+def test_no_two_labels_of_an_axis_are_alike(running: Page):
+    for name, values, texts in LABELS:
+        read = f"""
+            return Promise.all([import('./static/formats.js'), import('./static/figures.js')]).then(
+                ([formats, figures]) =>
+                    formats.labels({values}, figures.describeFigures({{ {name}: [] }})[0].writeAxis));
+        """
+        assert running.read(read) == texts
 
 
 SHOW_NAMESAKES = """
@@ -117,12 +153,12 @@ def test_events_can_be_narrowed_to_warnings(running: Page):
     assert running.read("return document.querySelectorAll('#events li.info').length") == 0
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_is_cut_off(running: Page, hosts: Hosts, theme: str, width: int):
-    running.open(address(hosts.hosts[0]), theme=theme, width=width)
+def test_nothing_is_cut_off(running: Page, hosts: Hosts, width: int):
+    """The dark page has other colours, and nothing else."""
+    running.open(address(hosts.hosts[0]), width=width)
     running.wait_for("state-text", "ready")
-    running.screenshot(f"running-{theme}-{width}")
+    running.screenshot(f"running-{width}")
     assert running.read("return document.documentElement.scrollWidth") == width
     assert running.read(READ_CLIPPED) == []
 
@@ -131,6 +167,7 @@ def test_nothing_is_cut_off(running: Page, hosts: Hosts, theme: str, width: int)
 def test_all_text_has_the_contrast_of_level_aa(running: Page, hosts: Hosts, theme: str):
     running.open(address(hosts.hosts[0]), theme=theme)
     running.wait_for("state-text", "ready")
+    running.screenshot(f"running-{theme}")
     texts = running.read(READ_FAINT_TEXT)
     assert len(texts) > 60
     assert [text for text in texts if text["contrast"] < text["least"]] == []
@@ -193,35 +230,3 @@ def test_a_killed_host_is_shown_as_silent_and_as_linked_again_when_it_is_back(ru
     running.wait_for_row("links", "h1", "connected")
     running.wait_for("figure-alive", "4 of 4")
     running.screenshot("back")
-
-
-def test_a_node_that_dies_is_said_to_be_unreachable_until_it_answers_again(few_hosts: Hosts, page: Page):
-    (host,) = few_hosts.make(1, [], {"steps": 1_000_000, "clients": 1})
-    fixed = ("--set", f"node.http=127.0.0.1:{free_ports(1)[0]}")
-    page.open(address(host.start(*fixed)))
-    page.wait_until(lambda page: page.step >= 3, "step 3")
-    assert not page.read("return document.getElementById('banner').checkVisibility()")
-    host.kill()
-    page.wait_for("banner-title", "This node cannot be reached.")
-    assert page.read("return document.getElementById('banner').checkVisibility()")
-    assert "Last answer" in page.text("banner-text")
-    page.screenshot("unreachable")
-    host.start(*fixed)
-    page.wait_until(lambda page: not page.read("return document.getElementById('banner').checkVisibility()"), "life")
-    page.wait_for_steps(3)
-    assert all(REFUSED in complaint for complaint in page.console())
-
-
-def test_the_page_tells_a_whole_run_from_joining_to_its_end(few_hosts: Hosts, page: Page):
-    first, second = few_hosts.make(2, ring(2)[:1], {"steps": 40}, {"then": "serve"})
-    page.open(address(first.start()))
-    page.wait_for("state-text", "joining")
-    assert page.text("state-reason")
-    page.screenshot("joining")
-    second.start()
-    page.wait_for("state-text", "finished")
-    assert (page.text("step"), page.text("steps"), page.text("figure-left")) == ("40", "40", "done")
-    page.screenshot("finished")
-    first.signal(signal.SIGTERM)
-    page.wait_for("banner-title", "The run is over and the node has ended.")
-    assert all(REFUSED in complaint for complaint in page.console())

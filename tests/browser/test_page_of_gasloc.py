@@ -60,8 +60,7 @@ def test_it_shows_who_exchanges_with_whom(running: Page):
     assert "thick lines" in running.text("network-hint")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize(("theme", "width"), [("light", PHONE), ("dark", DESK)])
 def test_it_can_be_read(running: Page, hosts: Hosts, theme: str, width: int):
     running.open(address(hosts.hosts[0]), theme=theme, width=width)
     running.wait_until(lambda page: len(page.rows("algorithm-figures")) > 10, "figures")

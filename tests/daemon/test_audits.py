@@ -12,8 +12,13 @@ RUN = {"steps": 40, "train_examples": 64}
 ESTIMATES = {
     "two-sided": {},
     "one-sided, delayed": {"estimate": "one-sided", "local_steps": 2, "delay": 1, "steps": 80},
-    "gradient": {"estimate": "gradient", "rank": 4, "refresh_period": 16},
-    "gradient in local steps": {"estimate": "gradient", "rank": 4, "local_steps": 2, "steps": 80},
+    "gradient in local steps": {
+        "estimate": "gradient",
+        "rank": 4,
+        "refresh_period": 16,
+        "local_steps": 2,
+        "steps": 80,
+    },
 }
 
 

@@ -12,7 +12,6 @@ from seedflood.protocol.seedflood.payload import encode_loss
 
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
-    "adam": {},
     "adam and local steps": {"local_steps": 2},
     "momentum": {"optimizer": "momentum"},
     "plain sum, never waiting": {"window": "none"},
