@@ -138,11 +138,3 @@ def test_strangers_and_claims_of_liars_keep_no_window_open(seed):
     result = simulate(Plan(clients=12, topology="ring", seed=seed, window="bounded", steps=12, profile="liars"))
     assert (result.violations, result.stuck) == ([], [])
     assert result.liars
-
-
-def test_coefficients_are_those_of_the_journal_though_who_said_it_had_left_speaks_of_steps_that_are_summed():
-    """Hosts vote for sums without it, and apply what it says before these sums have their certificates."""
-    plan = Plan(clients=9, topology="ring", seed=1045, steps=24, window="strict", profile="liars")
-    result = simulate(plan)
-    assert plan.drawn().optimizer == "adam"
-    assert (result.violations, result.stuck) == ([], [])
