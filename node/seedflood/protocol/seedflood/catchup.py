@@ -26,7 +26,7 @@ Before a forgetful node speaks again,
 
 from collections.abc import Collection, Iterable
 
-from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.frontier import Frontier, Held, spans
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member
@@ -126,9 +126,7 @@ class CatchUp:
 def describe_progress(frontier: Frontier, goal: Iterable[Held]) -> dict[str, int]:
     """How much of a neighbour's frontier is held, in steps of all origins together."""
     wanted = held = 0
-    for one in goal:
-        spans = [(0, one.mark - 1), *one.beyond] if one.mark else list(one.beyond)
-        wanted += sum(last - first + 1 for first, last in spans)
-        mark = frontier.mark(one.origin)
-        held += sum(min(last + 1, mark) - first for first, last in spans if first < mark)
+    for origin, first, last in spans(goal):
+        wanted += last - first + 1
+        held += max(0, min(last + 1, frontier.mark(origin)) - first)
     return {"held": held, "wanted": wanted, "percent": round(100 * held / wanted) if wanted else 100}

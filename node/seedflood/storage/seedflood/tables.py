@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from seedflood.errors import JournalError
-from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.frontier import Frontier, Held, spans
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
@@ -364,10 +364,9 @@ def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
     """The held ranges that overlap with the steps first..last, as stretches: they begin in these steps, and end where
     the held range ends."""
     return [
-        (one.origin, max(low, first), min(high, last), high)
-        for one in held
-        for low, high in ((0, one.mark - 1), *one.beyond)
-        if low <= last and high >= first and low <= high
+        (origin, max(low, first), min(high, last), high)
+        for origin, low, high in spans(held)
+        if low <= last and high >= first
     ]
 
 
