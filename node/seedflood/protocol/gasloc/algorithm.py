@@ -22,6 +22,7 @@ from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.final_wait import FinalWait
+from seedflood.protocol.gasloc.joining import Joining
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.messages import Progress
 from seedflood.protocol.gasloc.orders import (
@@ -51,10 +52,8 @@ from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
 from seedflood.protocol.gasloc.statement import (
     Result,
     Stated,
-    is_anyone_taking_part,
     known_graph,
     rounds_of,
-    stated,
 )
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.gasloc.trust import Trust
@@ -80,9 +79,7 @@ round, and exchanges the one after it."""
 class Gasloc(Algorithm):
     """GASLoC on one node. round: the one whose local steps are being done, or which is exchanged.
 
-    The past. _known: the last statement of an earlier life of ours that the journal has. _past_round: the last round
-    that others know of a life of ours that our journal lacks; -1 if there is none. is_restored: was a checkpoint
-    loaded? _has_parameters: do we have others than the base model's?
+    is_restored: is what our disk has loaded?
 
     Work. is_computing: do we wait for the compute side? _asked_at: when local steps were ordered last, and how many.
     _ahead: local steps of the next round that are done, or being done, while this one is exchanged. _checkpoint_at: the
@@ -93,7 +90,7 @@ class Gasloc(Algorithm):
     may that be ours? aim: the one that we fetch. _is_alone: could nobody give it to us? _last_serial: of the checkpoint
     at the end.
 
-    Time. since: when we began to join, or to end. _forsaken_since: since when nobody could give us a copy.
+    since: when we began to end.
     """
 
     def __init__(
@@ -111,22 +108,21 @@ class Gasloc(Algorithm):
         self.serve = Serve(bounds, self.carrier, outbox)
         self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, self.serve, outbox)
         self.talk = Conversation(rules, presence, self.carrier, self.exchange, self.fetch, self.serve, self._where)
+        self.joining = Joining(rules, habits.patience, presence, self.talk, self.fetch)
         self.final_wait = FinalWait(rules, habits.patience, presence, self.pace, self.choice, self.talk)
         self._rules = rules
         self._presence = presence
         self._outbox = outbox
         self._patience = habits.patience
         self._local_steps, self._checkpoint_rounds = habits.local_steps or rules.local_steps, habits.checkpoint_rounds
-        self._has_spoken = self._is_forgetful = self._has_parameters = False
-        self._known: Member | None = None
-        self._past_round = -1
+        self._has_spoken = False
         self.is_restored = self.is_computing = self.is_waiting = False
         self._ahead = self._checkpoint_at = self._last_serial = 0
         self._asked_at = (0.0, 0)
         self._closing_end: int | None = None
         self._stands = self.has_result = self._is_alone = False
         self.aim: Result | None = None
-        self.since = self._forsaken_since = self._now = 0.0
+        self.since = self._now = 0.0
         self._standstill = Standstill()
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
@@ -139,14 +135,10 @@ class Gasloc(Algorithm):
 
     @property
     def is_forgetful(self) -> bool:
-        return self._is_forgetful
+        return self.joining.is_forgetful
 
     def hear_of_past(self, member: Member) -> None:
-        """Statements are journalled before they are sent. So if our journal lacks this one, the journal was lost, and
-        we must not offer anything for the rounds of that life again."""
-        if self._known is None or member.age > self._known.age:
-            self._is_forgetful = True
-            self._past_round = max(self._past_round, stated(member).round)
+        self.joining.hear_of_past(member)
 
     def has_ended(self, member: Member) -> bool:
         return member.last_step == self._rules.steps - 1
@@ -185,14 +177,14 @@ class Gasloc(Algorithm):
     # What happened
 
     def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
-        self._now = self.since = self._forsaken_since = now
+        self._now = now
         self.ledger.recall(records)
-        self._known = self._presence.membership.get(self._presence.ours.origin)
+        self.joining.recall(now)
         self._presence.declare(first_step=STEP_MAX)
         self._outbox.order(Restore())
 
     def _restored(self, serial: int, round_: int) -> None:
-        self.is_restored, self._has_parameters = True, serial > 0
+        self.is_restored, self.joining.has_parameters = True, serial > 0
         self.has_result = round_ >= self._rules.rounds
         self.round = max(round_, self.ledger.last_round + 1)
         for partner, entry in self.ledger.restored(serial):
@@ -279,7 +271,7 @@ class Gasloc(Algorithm):
         if is_right:
             for partner, round_ in self.ledger.replaced():
                 self._outbox.order(Drop(round_, partner))
-            self._has_parameters = True
+            self.joining.has_parameters = True
             self._keep_checkpoint(max(self.round, self.fetch.round))
 
     def _published(self, content: Content) -> None:
@@ -339,7 +331,7 @@ class Gasloc(Algorithm):
     def wake_at(self, now: float) -> float:
         times = [self.exchange.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
         if self.life.phase is Phase.JOINING:
-            times.append(self.since + self._patience.start_seconds)
+            times.append(self.joining.patient_until)
         if self.is_waiting:
             times.append(self.final_wait.wake_at())
         if self.life.phase in (Phase.CHOOSING, Phase.FINISHING):
@@ -356,38 +348,15 @@ class Gasloc(Algorithm):
             reached = self.talk.swarm_round()
             self.round = max(self.round, min(self.fetch.round, reached + 1), reached)  # a donor may overstate its round
             self._begin(now)
-        elif self.fetch.is_under_way or (self._has_waited(now) and self._is_copy_needed()):
+            return
+        has_waited = self.has_result or self.joining.has_waited(now)  # who has the replica of the end needs nobody
+        if self.fetch.is_under_way or (has_waited and self.joining.is_copy_needed()):
             self.fetch.advance(self.talk.donors(), now)
-            if self._is_forsaken(now):
+            if self.joining.is_forsaken(now):
                 self._outbox.tell("nobody has a copy: begins with its own parameters", "warning", round=self.round)
                 self._begin(now)
-        elif self._has_waited(now):
+        elif has_waited:
             self._begin(now)
-
-    def _has_waited(self, now: float) -> bool:
-        """Do we know from a neighbour how far the others are, and are all of them there if the run has not begun? Or
-        was that waited for long enough? Who has the replica with which all end needs nobody."""
-        if self._rules.clients == 1 or self.has_result or now >= self.since + self._patience.start_seconds:
-            return True
-        membership = self._presence.membership
-        has_begun = self._has_parameters or bool(membership.words())
-        there = len(membership.present()) + membership.absentees()
-        return bool(self.talk.progress) and (has_begun or there >= self._rules.clients)
-
-    def _is_forsaken(self, now: float) -> bool:
-        """Has no host that we can reach in the graph taken part for a long time? Then nobody has a copy, or will have
-        one. Without a link we cannot know."""
-        progress, us = self.talk.progress, self._presence.ours.origin
-        is_hopeless = bool(progress) and not self.fetch.is_under_way
-        is_hopeless = is_hopeless and not any(one.can_serve and self.fetch.is_likely(o) for o, one in progress.items())
-        if not is_hopeless or is_anyone_taking_part(self._presence.membership, us):
-            self._forsaken_since = now
-        return now >= self._forsaken_since + self._patience.start_seconds
-
-    def _is_copy_needed(self) -> bool:
-        """Are the others so far ahead that the base model would set them back? At the end of the run all get the
-        same."""
-        return not (self._has_ended or self._has_parameters) and self.talk.swarm_round() > self._rules.fresh_rounds
 
     @property
     def _has_ended(self) -> bool:
@@ -397,9 +366,8 @@ class Gasloc(Algorithm):
     def _begin(self, now: float) -> None:
         """Takes part, beginning with a round for which no past life of ours has offered anything."""
         self.fetch.end()
-        self._has_parameters = True
-        if self._is_forgetful:
-            self.round = max(self.round, self._past_round + 1, self.talk.swarm_round())
+        self.joining.has_parameters = True
+        self.round = self.joining.first_round(self.round)
         stands = self.round >= self._rules.rounds  # who has not come to the end takes what the others have
         if self._has_ended:
             self.round = self._rules.rounds

@@ -80,13 +80,13 @@ def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]
 
 
 def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:
-    donor = node.fetch.donor
+    donor, since = node.fetch.donor, node.joining.since
     if not node.is_restored:
-        return Blocker("own replica", None, "its own replica, which is loaded", None, node.since)
+        return Blocker("own replica", None, "its own replica, which is loaded", None, since)
     if node.fetch.is_adopting:
-        return Blocker("own replica", None, "a copy, which is loaded", None, node.since)
+        return Blocker("own replica", None, "a copy, which is loaded", None, since)
     if donor is not None:
-        return Blocker("donor", donor, membership.name(donor), None, node.since)
+        return Blocker("donor", donor, membership.name(donor), None, since)
     if node.talk.progress:
-        return Blocker("donor", None, "a neighbour that has a copy", None, node.since)
-    return Blocker("no link", None, "any neighbour", None, node.since)
+        return Blocker("donor", None, "a neighbour that has a copy", None, since)
+    return Blocker("no link", None, "any neighbour", None, since)

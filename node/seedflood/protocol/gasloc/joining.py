@@ -1,0 +1,76 @@
+"""What a node knows of its past, and when it may begin: with which parameters, and for which rounds nothing of it is
+out yet."""
+
+from seedflood.protocol.gasloc.conversation import Conversation
+from seedflood.protocol.gasloc.copies import Fetch
+from seedflood.protocol.gasloc.rules import GaslocRules
+from seedflood.protocol.gasloc.statement import is_anyone_taking_part, stated
+from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.rules import Patience
+
+
+class Joining:
+    """since: when it began. has_parameters: do we have others than the base model's? is_forgetful: do others know of a
+    life of ours that our journal lacks?"""
+
+    def __init__(
+        self, rules: GaslocRules, patience: Patience, presence: Presence, talk: Conversation, fetch: Fetch
+    ) -> None:
+        self.since = 0.0
+        self.has_parameters = self.is_forgetful = False
+        self._rules = rules
+        self._patience = patience
+        self._presence = presence
+        self._talk = talk
+        self._fetch = fetch
+        self._known: Member | None = None
+        """The last statement of an earlier life of ours that the journal has."""
+        self._past_round = -1
+        """The last round that others know of a life of ours that our journal lacks."""
+        self._forsaken_since = 0.0
+        """Since when nobody could give us a copy."""
+
+    def recall(self, now: float) -> None:
+        self.since = self._forsaken_since = now
+        self._known = self._presence.membership.get(self._presence.ours.origin)
+
+    def hear_of_past(self, member: Member) -> None:
+        """Statements are journalled before they are sent. So if our journal lacks this one, the journal was lost, and
+        we must not offer anything for the rounds of that life again."""
+        if self._known is None or member.age > self._known.age:
+            self.is_forgetful = True
+            self._past_round = max(self._past_round, stated(member).round)
+
+    @property
+    def patient_until(self) -> float:
+        return self.since + self._patience.start_seconds
+
+    def has_waited(self, now: float) -> bool:
+        """Do we know from a neighbour how far the others are, and are all of them there if the run has not begun? Or
+        was that waited for long enough?"""
+        if self._rules.clients == 1 or now >= self.patient_until:
+            return True
+        membership = self._presence.membership
+        has_begun = self.has_parameters or bool(membership.words())
+        there = len(membership.present()) + membership.absentees()
+        return bool(self._talk.progress) and (has_begun or there >= self._rules.clients)
+
+    def is_copy_needed(self) -> bool:
+        """Are the others so far ahead that the base model would set them back? At the end of the run all get the
+        same."""
+        return not self.has_parameters and self._rules.fresh_rounds < self._talk.swarm_round() < self._rules.rounds
+
+    def is_forsaken(self, now: float) -> bool:
+        """Has no host that we can reach in the graph taken part for a long time? Then nobody has a copy, or will have
+        one. Without a link we cannot know."""
+        progress, us, fetch = self._talk.progress, self._presence.ours.origin, self._fetch
+        is_likely = any(one.can_serve and fetch.is_likely(origin) for origin, one in progress.items())
+        is_hopeless = bool(progress) and not (fetch.is_under_way or is_likely)
+        if not is_hopeless or is_anyone_taking_part(self._presence.membership, us):
+            self._forsaken_since = now
+        return now >= self._forsaken_since + self._patience.start_seconds
+
+    def first_round(self, round_: int) -> int:
+        """The first round for which no past life of ours has offered anything. round_: by our own journal."""
+        return max(round_, self._past_round + 1, self._talk.swarm_round()) if self.is_forgetful else round_
