@@ -191,8 +191,9 @@ class Links:
             pause = redial.pause_seconds_max(dialled, loop.time() - began)
             if not self._is_stopping:
                 await self._sleep(self._uniform(0.0, pause))
-            while dialled.outcome == "duplicate" and (link := self._links.get(dialled.peer or 0)) is not None:
-                await link.ended.wait()
+            if dialled.outcome == "duplicate" and dialled.peer is not None:
+                while (link := self._links.get(dialled.peer)) is not None:
+                    await link.ended.wait()
 
     async def _dial(self, address: str) -> Dialled:
         """Dials once and serves the link until it ends."""
