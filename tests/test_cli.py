@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import hashlib
 import io
 import json
 import os
@@ -90,7 +91,7 @@ def test_a_missing_file_of_the_run_that_follows_is_one_sentence(monkeypatch, cap
     [
         ("best", 'There is no score "best": use one of exact,'),
         ("regex:(", 'The score "regex:(" has no valid pattern'),
-        ("mine.py:best", 'score = "mine.py:best" is code: set allow_code = true in [node]'),
+        ("mine.py:best", 'score = "mine.py:best" is a file: name its whole path, the same on all hosts'),
     ],
 )
 def test_a_score_that_cannot_be_used_is_told_before_pytorch_is_imported(monkeypatch, capsys, tmp_path, score, sentence):
@@ -109,6 +110,31 @@ def test_a_score_that_cannot_be_used_is_told_before_pytorch_is_imported(monkeypa
         assert code == ExitCode.CONFIG
         assert sentence in err.replace('\\"', '"')
     assert not (tmp_path / "seedflood-state").exists()
+
+
+@pytest.mark.parametrize(
+    ("allow_code", "digest", "sentence"),
+    [
+        ("false", hashlib.sha256(b"").hexdigest(), 'mine.py:best" is code: set allow_code = true in [node]'),
+        ("true", "0" * 64, "mine.py has the SHA-256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+    ],
+)
+def test_a_score_in_a_file_that_may_not_run_is_told_before_anything_starts(
+    monkeypatch, capsys, tmp_path, allow_code, digest, sentence
+):
+    (tmp_path / "rows.csv").write_text("prompt,answer\n" + "".join(f"{k},a\n" for k in range(40)))
+    (tmp_path / "mine.py").write_text("")
+    monkeypatch.setattr("seedflood.cluster.local.start_nodes", None)
+    told = {
+        "run.objective.score": f"{tmp_path / 'mine.py'}:best",
+        "run.objective.score_sha256": digest,
+        "node.allow_code": allow_code,
+    }
+    flags = [part for key, value in told.items() for part in ("--set", f"{key}={value}")]
+    rows = ("--task", "reward", "--data", str(tmp_path / "rows.csv"))
+    code, _, err = run(monkeypatch, capsys, cli.main, "local", *rows, *flags)
+    assert code == ExitCode.CONFIG
+    assert sentence in err
 
 
 def test_a_second_process_with_the_same_state_folder_is_refused_and_leaves_the_address_of_the_first(

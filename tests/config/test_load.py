@@ -106,9 +106,9 @@ def test_a_folder_at_the_working_directory_does_not_stand_for_one_that_is_missin
             "there is no file or folder .*/rows.csv; correct .node. data",
         ),
         (
-            '[run.objective]\ntask = "reward"\nscore = "mine.py:best"\n',
+            '[run.objective]\ntask = "reward"\nscore = "/mine.py:best"\n',
             (),
-            'score = "mine.py:best" is code: set allow_code = true in .node. if this host may run it',
+            'score = "/mine.py:best" is code: set allow_code = true in .node. if this host may run it',
         ),
         ('[run]\nmodel = "tiny"\n', ["tiny/x"], "/tiny has no config.json; put it there, or correct model in .run."),
         ('[run.objective]\ntask = "lm"\n', [], '"lm" needs rows: .* or to "embedded" for some that come with the pack'),

@@ -174,8 +174,7 @@ def local(
         told = flags["run"]
         chosen = "reward" if told["objective"].get("task") == "reward" else told.get("seedflood", {}).get("estimate")
         steps = LOCAL_STEPS.get(chosen, LOCAL_STEPS_OTHERWISE)
-    if not (objective := read_objective(flags["run"]["objective"])).is_code:
-        _check_score(objective)
+    _check_score(read_objective(flags["run"]["objective"]), runs_code=False)
     plan = ClusterPlan(
         nodes=nodes,
         topology=topology,
@@ -210,11 +209,14 @@ def _check_scores(course: tuple[Stage, ...]) -> None:
             _check_score(settings.run.objective)
 
 
-def _check_score(objective: ObjectiveSettings) -> None:
-    """A score that nobody has is told before PyTorch is imported. Raises ConfigError."""
-    from seedflood.training.rewards.scores import make_scorer
+def _check_score(objective: ObjectiveSettings, *, runs_code: bool = True) -> None:
+    """A score that nobody has is told before PyTorch is imported. runs_code: may that of a file be tried here? Raises
+    ConfigError."""
+    from seedflood.training.rewards.scores import source_of, make_scorer
 
-    if objective.task == "reward":
+    if objective.task == "reward" and objective.is_code and not runs_code:
+        source_of(objective.score, objective.score_sha256)
+    elif objective.task == "reward":
         make_scorer(objective.score, objective.score_sha256)
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
@@ -32,6 +33,9 @@ WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat", "r
 
 OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient"}}
 """What a run of task "reward" has that says nothing else: each of four prompts gets a group of texts."""
+
+KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature")
+"""Of `[run.objective]`, for this task alone."""
 
 
 class ObjectiveSettings(Section):
@@ -68,8 +72,18 @@ class ObjectiveSettings(Section):
         return self.score.partition(":")[0].endswith(".py")
 
     @model_validator(mode="after")
-    def _check_room(self) -> Self:
-        if self.task == "reward" and self.max_new_tokens >= self.max_length:
+    def _check_reward(self) -> Self:
+        if self.task != "reward":
+            fields = type(self).model_fields
+            for key in (key for key in KEYS_OF_REWARD if getattr(self, key) != fields[key].default):
+                raise ValueError(f'{key} is for task = "reward", but task is "{self.task}": take it out')
+        elif self.label_words is not None:
+            raise ValueError('task = "reward" has no labels: take label_words out')
+        elif self.is_code and not Path(self.score.partition(":")[0]).is_absolute():
+            raise ValueError(f'score = "{self.score}" is a file: name its whole path, the same on all hosts')
+        elif self.score_sha256 is not None and not self.is_code:
+            raise ValueError(f'score = "{self.score}" is no file: take score_sha256 out')
+        elif self.max_new_tokens >= self.max_length:
             raise ValueError(
                 f"max_new_tokens ({self.max_new_tokens}) leaves no room for a prompt: set it below max_length "
                 f"({self.max_length})"

@@ -63,6 +63,8 @@ class Settings(Section):
     def _check_audit(self) -> Self:
         if self.node.audit and self.run.mode != "seedflood":
             raise ValueError('[node] audit is for mode = "seedflood": leave it out')
+        if self.node.audit and self.run.objective.task == "reward":
+            raise ValueError('task = "reward" cannot be audited, for texts may depend on rounding: leave audit out')
         if self.node.audit and self.run.seedflood.window != "strict":
             raise ValueError(
                 "[node] audit needs to know what another host had applied when it measured, which only strict windows "

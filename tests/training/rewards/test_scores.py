@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seedflood.errors import ConfigError
 from seedflood.training.rewards import local
-from seedflood.training.rewards.scorer import Guarded
+from seedflood.training.rewards.scorer import LOST_MAX, Guarded, ScoreError
 from seedflood.training.rewards.scores import KINDS, columns_of, make_scorer
 
 ROW = {"answer": "yes", "numbers": [1, 2], "target": 3, "metadata": {"source_dataset": "chain_sum"}}
@@ -75,6 +75,22 @@ def test_a_fault_counts_as_nothing_and_is_told_once_per_kind(caplog):
     ]
 
 
+def test_a_score_that_loops_on_text_after_text_ends_the_run_and_one_that_loops_now_and_then_does_not():
+    loops = iter([True] * (LOST_MAX - 1) + [False] + [True] * LOST_MAX)
+
+    def score(*_):
+        if next(loops):
+            raise ScoreError("took too long", is_lost=True)
+        return 1.0
+
+    guarded = Guarded("a", score)
+    assert [guarded("", "", {}) for _ in range(2 * LOST_MAX - 1)] == [0.0] * (LOST_MAX - 1) + [1.0] + [0.0] * (
+        LOST_MAX - 1
+    )
+    with pytest.raises(ConfigError, match=f'^score = "a" gave no number for {LOST_MAX} texts in a row: it took too'):
+        guarded("", "", {})
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_row_without_a_column_that_a_score_needs_is_told(spec, caplog):
     score = make_scorer(spec)
@@ -101,6 +117,11 @@ def test_what_cannot_score_is_refused(spec, sentence):
     with pytest.raises(ConfigError) as caught:
         make_scorer(spec)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["regex:a", "json", "gym:chain_sum"])
+def test_what_may_search_a_text_for_ever_runs_in_a_process_of_its_own(spec):
+    assert isinstance(make_scorer(spec).score, local.LocalScore)
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,6 @@ def make_auditor(
     """None if this host does not audit, or cannot."""
     if not settings.audit:
         return None
-    if trainer.run.objective.task == "reward":
-        shell.hub.tell(
-            'this host does not audit: task "reward" cannot be audited, so set audit = 0 in [node]', "warning"
-        )
-        return None
     if trainer.dtype != "float32":
         say = 'this host does not audit: that needs float32, so set dtype = "float32" or audit = 0 in [node]'
         shell.hub.tell(say, "warning", dtype=trainer.dtype)

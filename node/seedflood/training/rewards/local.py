@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
 from collections.abc import Mapping
@@ -81,7 +82,12 @@ class LocalScore:
             [sys.executable, "-P", str(inside.__file__)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+            env={
+                "PYTHONHASHSEED": "0",
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "OMP_NUM_THREADS": "1",
+                "MPLCONFIGDIR": tempfile.gettempdir(),  # reasoning-gym imports matplotlib, which asks for a folder
+            },
             cwd="/",
             start_new_session=True,
         )
@@ -100,9 +106,9 @@ class LocalScore:
             stdin.flush()
             while not reply.endswith(b"\n"):
                 if not select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    raise ScoreError("took too long", f"more than {seconds:g} s")
+                    raise ScoreError("took too long", f"more than {seconds:g} s", is_lost=True)
                 if not (piece := os.read(stdout.fileno(), ANSWER_BYTES_MAX)):
-                    raise ScoreError("ended its process", f"exit status {self._process.wait()}")
+                    raise ScoreError("ended its process", f"exit status {self._process.wait()}", is_lost=True)
                 reply += piece
                 if len(reply) > ANSWER_BYTES_MAX:
                     raise ScoreError("wrote where only answers belong")

@@ -32,11 +32,15 @@ def make_scorer(spec: str, sha256: str | None = None) -> Scorer:
     """The score of this name. sha256: of its file, if it is in one. Raises ConfigError."""
     name, _, argument = spec.partition(":")
     if name.endswith(".py"):
-        path = Path(name)
-        return Guarded(spec, LocalScore(path, read_source(path, sha256), argument or "score"))
+        return Guarded(spec, LocalScore(Path(name), source_of(spec, sha256), argument or "score"))
     if name not in KINDS:
         raise ConfigError(f'There is no score "{spec}": use one of {", ".join(KINDS)}, or FILE.py:FUNCTION.')
     return Guarded(spec, KINDS[name](spec, argument))
+
+
+def source_of(spec: str, sha256: str | None) -> bytes:
+    """The file of a score, which is not run. Raises ConfigError if it is another one than that of this SHA-256."""
+    return read_source(Path(spec.partition(":")[0]), sha256)
 
 
 def columns_of(spec: str) -> tuple[str, ...]:
@@ -48,11 +52,11 @@ def _choice(spec: str, words: str) -> Scorer:
     return answers.choice(_list(spec, words, "the words to choose from, as in choice:yes,no"))
 
 
-def _apart(made_by: str) -> Scorer:
-    """A score of `answers` in a process of its own, for a pattern may search what a model wrote for ever, and Python's
+def _apart(made_by: str, module: str = answers.__name__) -> Scorer:
+    """A score that a module makes, in a process of its own, for it may search what a model wrote for ever, and Python's
     `re` lets nothing else run meanwhile. Raises ConfigError."""
-    source = f"from {answers.__name__} import *\nscore = {made_by}"
-    return LocalScore(Path(str(answers.__file__)), source.encode(), "score")
+    source = f"from {module} import *\nscore = {made_by}"
+    return LocalScore(Path(module), source.encode(), "score")
 
 
 def _regex(spec: str, pattern: str) -> Scorer:
@@ -84,8 +88,8 @@ def _gym(spec: str, task: str) -> Scorer:
     modules = {inspect.getmodule(one) for one in DATASETS[task][0].__mro__ if one is not object}
     if any(module and RUNS_TEXT.search(inspect.getsource(module)) for module in modules):
         raise ConfigError(f'The score "{spec}" runs what a model wrote, which seedflood never does: choose another.')
-    score = get_score_answer_fn(task)
-    return lambda prompt, completion, row: score(completion.strip(), dict(row))
+    made_by = f"lambda prompt, completion, row, own=get_score_answer_fn({task!r}): own(completion.strip(), row)"
+    return _apart(made_by, get_score_answer_fn.__module__)
 
 
 def _list(spec: str, words: str, what: str) -> list[str]:
