@@ -212,7 +212,7 @@ def _check_scores(course: tuple[Stage, ...]) -> None:
 def _check_score(objective: ObjectiveSettings, *, runs_code: bool = True) -> None:
     """A score that nobody has is told before PyTorch is imported. runs_code: may that of a file be tried here? Raises
     ConfigError."""
-    from seedflood.training.rewards.scores import source_of, make_scorer
+    from seedflood.training.rewards.scores import make_scorer, source_of
 
     if objective.task == "reward" and objective.is_code and not runs_code:
         source_of(objective.score, objective.score_sha256)

@@ -58,9 +58,10 @@ PROMISE_MAX = 2 / 3
 REWARD_PROMISE_MAX = 0.2
 """Of the loss: by how much the first step may change it, to first order; and where the loss is what is missing of a
 reward. Later blocks of few texts differ too much by chance for a fall to be seen soon. On the model of `rates` the
-default rate promises three of four origins at least 0.09 to 0.15 (six run seeds). Ten times that rate is halved three
-times before the first step, and after 25 steps reward is 0.350, 0.354, 0.348 (seeds 1 to 3; 0.342 before); with 2/3 it
-was halved once, and reward fell to 0.156 in 20 steps and was 0.220 after 100 (seed 1)."""
+default rate promises three of four origins at least 0.12 to 0.14 (three run seeds). On one that was pre-trained with
+larger batches, ten times a sixteenth was halved three times before the first step, and reward was 0.350, 0.354, 0.348
+after 25 steps (seeds 1 to 3; 0.342 before); with 2/3 it was halved once, and reward fell to 0.156 in 20 steps (seed
+1)."""
 
 HALVINGS_MAX = 12
 
