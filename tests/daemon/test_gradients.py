@@ -60,7 +60,7 @@ async def test_a_rate_whose_first_step_is_too_long_is_halved_before_it_and_all_s
     hosts = await cluster.ring(2, {**GRADIENT, "steps": 2, **changes})
     results = await cluster.finish()
     assert len({(result["digest"], result["rate_halvings"]) for result in results}) == 1
-    assert (results[0]["rate_halvings"] > 0) == is_halved
+    assert (results[0]["rate_halvings"] > 0, results[0]["control_steps"]) == (is_halved, [0] * is_halved)
     for host in hosts:
         assert (TOO_LONG in [event["event"] for event in host.hub.events]) == is_halved
         assert [step for step, _ in host.hub.history.halvings] == [0] * is_halved
@@ -70,8 +70,9 @@ async def test_a_rate_whose_first_step_is_too_long_is_halved_before_it_and_all_s
 async def test_where_hosts_cannot_go_back_each_says_that_all_lose_more_than_before(cluster, changes, is_worse):
     hosts = await cluster.ring(3, {**GRADIENT, "batch_size": 16, "window": "bounded", "steps": 24, **changes})
     results = await cluster.finish()
-    assert {result["rate_halvings"] for result in results} == {0}
+    assert {(result["rate_halvings"], bool(result["control_steps"])) for result in results} == {(0, is_worse)}
     for host in hosts:
+        assert bool(host.hub.history.halvings) == is_worse
         said = [event["event"] for event in host.hub.events]
         assert (FAST in said, WORSE in said) == (is_worse, is_worse)
 

@@ -48,5 +48,6 @@ def export_adapter(
 def _learned(settings: Settings, trainer: Trainer, steps: int) -> Learned:
     told = told_result(settings.node.state).items()
     figures = {name: value for name, value in told if name.endswith(("_before", "_after"))}
-    counts = {f"steps of {settings.run.steps}": steps, **trainer.count_rows()}
+    halvings = {"times the learning rate was halved": trainer.replica.halvings} if trainer.replica.halvings else {}
+    counts = {f"steps of {settings.run.steps}": steps, **halvings, **trainer.count_rows()}
     return Learned(settings.run, trainer.base_digest, trainer.digest(), counts, figures)

@@ -57,7 +57,8 @@ class History:
         self.loss_of_all = Curve(LOSS_POINTS_MAX)
         """What all hosts told of their losses; in this life of the process."""
         self.halvings: list[tuple[int, int]] = []
-        """(step, how often the learning rate has been halved up to it), for each time."""
+        """(step, how often the learning rate has been halved up to it), for each time; 0 where it only should have
+        been."""
         self.figures: dict[str, Curve] = {}
         self.algorithm_figures: dict[str, Curve] = {}
         self.speed = Curve(SPEED_POINTS_MAX)

@@ -43,7 +43,8 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
     history   loss [[step, loss]] of training, loss_of_all: the same of all hosts, halvings [[step, how often the
-              learning rate has been halved]], figures {name: [[step, value]]} of evaluations, the most important first,
+              learning rate has been halved; 0 where hosts only warn]], figures {name: [[step, value]]} of evaluations,
+              the most important first,
               steps_per_second [[unix seconds, value]], algorithm {name: [[unix seconds, value]]} of its figures
     journal   bytes, records; bundles, closed_epochs: null if the algorithm has none
     events    the last events: [{time, level, event, ...}]

@@ -204,3 +204,80 @@ def test_a_journal_may_give_many_epochs_of_one_origin_before_those_of_the_next(o
         for k in range(0, steps, 5):
             by_origin.apply(ours[k : k + 5])
     assert by_origin.digest() == in_turn.digest()
+
+
+def told_losses(replica, means, *, steps_each=10):
+    """Epochs with these mean losses."""
+    drawn = numpy.random.default_rng(3)
+    return [
+        Update(origin, step, quantise(replica.telling, drawn.normal(size=replica.subspace.size), loss)[0])
+        for step in range(steps_each * len(means))
+        for origin in range(CLIENTS)
+        for loss in [means[step // steps_each] * (1 + 0.05 * drawn.uniform(-1, 1))]
+    ]
+
+
+MEANS = (1.0, 0.3, 0.32, 0.9, 0.31)
+"""The epoch with number 3 is worse than that with number 1: with number 2 it is taken back."""
+
+
+def test_epochs_that_are_worse_than_the_best_count_no_more():
+    replica, again = a_replica(steps=100), a_replica(steps=100)
+    updates = told_losses(replica, MEANS)
+    before = {}
+    for step in range(40):
+        replica.open_epoch(step // 10)
+        replica.apply([update for update in updates if update.step == step])
+        before[step] = replica.weights()
+    assert_weights_close(before[39], before[19])
+    assert replica.halvings == 1
+    with pytest.raises(AssertionError):
+        assert_weights_close(before[38], before[39])
+    replica.open_epoch(4)
+    assert_weights_close(replica.weights(), before[19])
+    again.apply(updates[: 20 * CLIENTS])
+    change = [replica.change(index) for index in range(len(replica.slots))]
+    assert all(torch.allclose(one, again.change(index), atol=1e-6) for index, one in enumerate(change))
+
+
+@settings(max_examples=10)
+@given(order=st.integers(0, 10**6), opened=st.integers(0, 4), cut=st.integers(0, 50 * CLIENTS))
+def test_epochs_are_taken_back_in_any_order_and_whatever_is_folded(order, opened, cut):
+    in_turn, shuffled = a_replica(steps=100), a_replica(steps=100)
+    updates = told_losses(in_turn, MEANS)
+    for start in range(0, len(updates), CLIENTS):
+        in_turn.apply(updates[start : start + CLIENTS])
+    mixed = permuted(updates, order)
+    shuffled.apply(mixed[:cut])
+    shuffled.open_epoch(opened)
+    for update in mixed[cut:]:
+        shuffled.apply([update])
+    assert shuffled.digest() == in_turn.digest()
+    for one in (in_turn, shuffled):
+        one.open_latest()
+        assert one.halvings == 1
+    assert_weights_close(shuffled.weights(), in_turn.weights())
+
+
+def test_who_adopts_sums_knows_which_epochs_count(optimizer):
+    donor, joiner = a_replica(optimizer, steps=100), a_replica(optimizer, steps=100)
+    updates = told_losses(donor, MEANS)
+    donor.apply(updates)
+    for epoch in (2, 0, 3, 1):
+        joiner.adopt(epoch, donor.sum_epoch(epoch), ())
+    joiner.replay([[update for update in updates if update.step >= 40]])
+    assert joiner.digest() == donor.digest()
+    for one in (donor, joiner):
+        one.open_latest()
+    assert_weights_close(joiner.weights(), donor.weights())
+    assert joiner.halvings == donor.halvings == 1
+
+
+def test_the_replay_of_a_long_journal_computes_each_epoch_a_few_times_only():
+    """A new past begins the next epoch again, and that the one after it."""
+    replica, count = a_replica(steps=400), 40
+    updates = told_losses(replica, [1 / (1 + epoch) for epoch in range(count)])
+    calls, go = [], replica._aggregation._go
+    replica._aggregation._go = lambda point, epoch, told: calls.append(len(told)) or go(point, epoch, told)
+    replica.replay([updates])
+    assert sum(calls) < 3 * 10 * count

@@ -1,14 +1,25 @@
 """Control: who decides that a run unlearns, and what then happens."""
 
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import numpy
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedflood.protocol.seedflood.messages import LOSS_MAX
-from seedflood.training.seedflood.control import HALVINGS_MAX, PATIENCE, REWARD_PROMISE_MAX, Control, block_length
+from seedflood.training.seedflood.control import (
+    HALVINGS_MAX,
+    PATIENCE,
+    REWARD_PROMISE_MAX,
+    SIGNIFICANT,
+    SIGNIFICANT_ALONE,
+    Control,
+    Lost,
+    Past,
+    block_length,
+    past_size,
+)
 
 LENGTH = 4
 BEGIN = numpy.zeros(3, numpy.int64)
@@ -22,13 +33,13 @@ def told(loss):
     return round(loss * 2**11)
 
 
-def heard(losses_by_step, is_ending=False):
+def heard(losses_by_step, is_ending=False, alone=SIGNIFICANT):
     """Control after these steps, each with the losses of all origins, and the steps after which it went back, with the
     increments to go back to. The increments of step k are k."""
     control, acts = Control(BEGIN), []
     for step, losses in enumerate(losses_by_step):
         control = control.hear(dict(enumerate(map(told, losses))), BEGIN + step)
-        control, back = control.judge(LENGTH, is_last=is_ending and step == len(losses_by_step) - 1)
+        control, back = control.judge(LENGTH, alone if is_ending and step == len(losses_by_step) - 1 else None)
         if back is not None:
             acts.append((step, back.tolist()))
     return control, acts
@@ -81,6 +92,12 @@ def test_a_run_whose_last_block_is_worse_ends_with_its_best_one(cut):
     course = blocks(0.9, 0.5, 0.2, 0.6)
     _, acts = heard(course[: len(course) - cut], is_ending=True)
     assert acts == [(len(course) - cut - 1, [2 * LENGTH + 1] * 3)]
+
+
+def test_an_epoch_whose_last_block_is_worse_ends_with_its_best_one_if_that_is_clearer():
+    for rise, is_back in ((0.05, False), (0.2, True)):
+        assert bool(heard(blocks(0.9, 0.5, 0.2, 0.2 + rise, noise=0.025), True, SIGNIFICANT_ALONE)[1]) == is_back
+    assert heard(blocks(0.9, 0.5, 0.2, 0.25, noise=0.025), True)[1] != []
 
 
 def test_a_run_whose_last_block_is_no_worse_ends_as_it_is():
@@ -138,8 +155,9 @@ def test_the_rate_is_halved_so_often_and_no_more():
     assert control.halvings == HALVINGS_MAX
 
 
-def test_blocks_are_a_sixteenth_of_an_epoch_and_four_steps_at_least():
-    assert [block_length(period) for period in (1, 10, 100, 1000)] == [4, 4, 6, 62]
+def test_blocks_are_a_sixteenth_of_an_epoch_or_of_a_shorter_run_and_four_steps_at_least():
+    assert [block_length(period, 5000) for period in (1, 10, 100, 1000)] == [4, 4, 6, 62]
+    assert [block_length(1000, steps) for steps in (1, 200, 1001)] == [4, 12, 62]
 
 
 def test_a_first_step_that_promises_most_of_them_more_than_they_lose_is_too_fast():
@@ -170,3 +188,83 @@ def test_who_loses_next_to_nothing_finds_no_step_too_long():
 def test_a_third_that_lies_makes_no_step_too_long_or_short_enough(promise, lies):
     honest = [(promise, told(1.0))] * (2 * len(lies) + 1)
     assert is_too_fast(*zip(*honest, *lies, strict=True)) == (promise == 0.9)
+
+
+def epochs(*courses):
+    """What is left after each of these epochs, each with the losses of all origins by step."""
+    past, left = Past(), []
+    for epoch, losses_by_step in enumerate(courses):
+        control = Control(BEGIN, past.halvings)
+        for losses in losses_by_step:
+            control = control.hear(dict(enumerate(map(told, losses))), BEGIN)
+        past = past.after(epoch, control)
+        left.append(past)
+    return left
+
+
+def whole(mean, origins=3, seed=1):
+    """An epoch of 100 steps."""
+    return mean + 0.1 * numpy.random.default_rng(seed).normal(size=(100, origins)).clip(-2, 2)
+
+
+def test_an_epoch_that_is_clearly_worse_than_the_best_is_taken_back_and_the_rate_halved():
+    first, best, chance, worse, last = epochs(whole(0.9), whole(0.3), whole(0.31, seed=2), whole(0.5), whole(0.3))
+    assert [first.best, best.best, chance.best, worse.best, last.best] == [0, 1, 1, 1, 1]
+    assert [one.is_back for one in (first, best, chance, worse, last)] == [False, False, False, True, False]
+    assert [chance.halvings, worse.halvings, last.halvings] == [0, 1, 1]
+
+
+def test_the_epoch_after_one_that_was_taken_back_is_kept_even_if_it_is_as_bad():
+    """Else a best epoch that was spoilt at its very end would throw away all that is learned after it."""
+    *_, back, kept, next_one = epochs(whole(0.3), whole(0.6), whole(0.6, seed=2), whole(0.6, seed=3))
+    assert (back.is_back, kept.is_back, kept.best) == (True, False, 2)
+    assert (next_one.is_back, next_one.best in (2, 3)) == (False, True)
+
+
+def test_epochs_are_taken_back_no_more_often_than_the_rate_may_be_halved():
+    course = [whole(0.3), *(whole(mean) for _ in range(HALVINGS_MAX + 3) for mean in (0.6, 0.3))]
+    left = epochs(*course)
+    assert sum(one.is_back for one in left) == HALVINGS_MAX == left[-1].halvings
+
+
+def test_an_epoch_of_which_nothing_was_told_leaves_what_was_left_to_it():
+    best, empty = epochs(whole(0.3), [])
+    assert empty == best
+
+
+@settings(max_examples=20)
+@given(liars=st.integers(1, 3), lies=st.lists(st.integers(0, LOSS_MAX), min_size=1, max_size=40))
+def test_a_third_that_lies_takes_no_epoch_back_and_keeps_none(liars, lies):
+    honest = [whole(mean, 2 * liars + 1) for mean in (0.9, 0.3, 0.32, 0.6, 0.32)]
+    drawn = cycle(lies)
+    lied = [[[*step, *(next(drawn) / 2**11 for _ in range(liars))] for step in course] for course in honest]
+    decisions = [[(one.best, one.is_back, one.halvings) for one in epochs(*course)] for course in (honest, lied)]
+    assert decisions[0] == decisions[1] == [(0, False, 0), (1, False, 0), (1, False, 0), (1, True, 1), (1, False, 1)]
+
+
+LOSTS = st.builds(Lost, st.integers(1, 1000), st.integers(0, 1 << 40), st.integers(0, 1 << 60))
+
+
+@given(
+    past=st.builds(
+        Past,
+        st.integers(0, HALVINGS_MAX),
+        st.integers(-1, 1 << 40),
+        st.dictionaries(st.integers(0, (1 << 64) - 1), LOSTS, max_size=4),
+        st.booleans(),
+    )
+)
+def test_what_an_epoch_leaves_is_read_from_its_numbers(past):
+    listed = past.listed()
+    assert len(listed) <= past_size(4)
+    assert all(-(1 << 63) <= number < 1 << 63 for number in listed)
+    assert Past.read(listed + [0] * (past_size(4) - len(listed))) == past
+
+
+@given(listed=st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=11, max_size=11))
+def test_senseless_numbers_of_a_sum_stop_nothing(listed):
+    past = Past.read(listed)
+    assert past.halvings >= 0
+    assert past.best >= -1
+    control = Control(BEGIN).hear(dict.fromkeys(past.losses, 5), BEGIN)
+    assert past.after(3, control).best in (past.best, 3)

@@ -9,6 +9,7 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates
 from seedflood.training.models import distinct_parameters
 from seedflood.training.seedflood.aggregation import make_aggregation
+from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.subspace import Slot, Subspace
 from seedflood.training.seedflood.telling import quantise, telling_of
@@ -28,7 +29,7 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
     run = RunSettings.of(estimate="gradient", clients=len(ORIGINS), steps=STEPS)
     settings = run.seedflood
     assert (settings.rank, settings.optimizer, settings.window) == (8, "adam", "strict")
-    subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank)
+    subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=past_size(run.clients))
     telling = telling_of(settings, subspace)
     rng = numpy.random.default_rng(1)
     updates = [
@@ -40,7 +41,7 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
     aggregation = make_aggregation(
         run, subspace, telling, default_learning_rate(settings, [slot.shape for slot in slots]), None
     )
-    sum_E = aggregation.changed(0, subspace.zeros(), updates, 0)
+    sum_E = aggregation.changed(0, subspace.zeros(), updates, Past())
     closed = ClosedEpoch(0, tuple(Held(origin, settings.refresh_period) for origin in ORIGINS), subspace.pack(sum_E))
     worst = STEPS // settings.refresh_period * frames(closed) + frames(Updates(tuple(bundles)))
     print(f"{frames(Updates(tuple(bundles[:1])))} B a bundle, {frames(closed)} B a sum, {worst} B in all")

@@ -43,7 +43,7 @@ from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
 
 TOO_LONG = "the first step would be too long for this model: the learning rate was halved before it"
-UNLEARNED = "the hosts lose more than before: back to the best state of this epoch, with half the learning rate"
+UNLEARNED = "the hosts lose more than before: back to the best state, with half the learning rate"
 WORSE = (
     "the hosts lose more than before, and only strict windows take that back: stop this run, and begin another one "
     "with a lower learning rate"
@@ -108,6 +108,7 @@ class SeedfloodEngine(Engine):
         """How often the learning rate has been halved; None before the first window of this process."""
         self._control = Control(numpy.zeros(0, numpy.int64))
         """What this host makes of the losses of all, in windows in which hosts cannot act on them together."""
+        self._block = block_length(settings.run.seedflood.refresh_period, settings.run.steps)
 
     @property
     def frame_bytes_max(self) -> int:
@@ -175,9 +176,10 @@ class SeedfloodEngine(Engine):
         step = window.steps[1]
         losses = {update.origin: update.loss for update in window.updates if update.step == step}
         control = self._control.hear(losses, self._control.best_F)
-        self._control, back = control.judge(block_length(self._settings.run.seedflood.refresh_period))
+        self._control, back = control.judge(self._block)
         if back is not None:
-            self._hub.tell(WORSE, "warning", step=step)
+            self._hub.history.halvings.append((step, 0))
+            self._hub.tell(WORSE, "warning", step=step, halvings=0)
 
     def _facts(self, window: ClosedWindow) -> dict[str, Any]:
         """Of the progress, besides what any algorithm has."""
@@ -243,6 +245,7 @@ class SeedfloodEngine(Engine):
             "late_updates": self._hub.tally.late,
             "duplicates": self.node.duplicates,
             "rate_halvings": self._halvings or 0,
+            "control_steps": [step for step, _ in self._hub.history.halvings],
             "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),
         }
 

@@ -8,7 +8,7 @@ of all steps. If an update comes late for a step, the later steps are computed a
 may come for their step; once all clients have told of it, nothing can. All but the newest epochs are put aside in a
 file, because a journal may give everything of one origin before it gives the next one. An epoch that was adopted begins
 with what was adopted: its steps are over. `control` may take an epoch back to where it was best, and halve the rate of
-all later steps, or of all steps.
+all later steps, or of all steps; or take whole epochs back.
 
 Shapes: F coefficients, E numbers of an epoch (subspace.py).
 """
@@ -31,7 +31,16 @@ from seedflood.errors import JournalError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
-from seedflood.training.seedflood.control import PROMISE_MAX, REWARD_PROMISE_MAX, Control, Lost, block_length
+from seedflood.training.seedflood.control import (
+    PROMISE_MAX,
+    REWARD_PROMISE_MAX,
+    SIGNIFICANT,
+    SIGNIFICANT_ALONE,
+    Control,
+    Lost,
+    Past,
+    block_length,
+)
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf
@@ -47,20 +56,20 @@ class Aggregation(Protocol):
 
     unit: float
 
-    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
         ...
 
-    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        """The numbers of an epoch with these updates. held_E: without them, as they were returned last. halvings: of
-        the rate, in earlier epochs."""
+    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        """The numbers of an epoch with these updates. held_E: without them, as they were returned last. past: what
+        the epochs before it leave."""
         ...
 
-    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """What `changed` would return, but nothing is changed."""
         ...
 
-    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """The numbers of an epoch when a sum (held_E) and these updates take the place of what it had."""
         ...
 
@@ -91,7 +100,7 @@ class PlainSum:
         self._reader = reader
         self._schedule = schedule
 
-    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         sum_E = held_E.clone()
         self._reader.add(sum_E, epoch, updates, [self._schedule.factor(update.step) for update in updates])
         return sum_E
@@ -109,17 +118,29 @@ class _Point(NamedTuple):
 
     state: State
     control: Control
+    past: Past
+    is_over: bool = False
+    """Then `past` is what this epoch leaves."""
+
+    def numbers(self, size: int) -> Tensor:
+        """(E,): what stands for an epoch. size: E."""
+        sum_E = torch.zeros(size, dtype=torch.int64)
+        left = self.past if self.is_over else replace(self.past, halvings=self.control.halvings, is_back=False)
+        listed, first = left.listed(), len(self.state.increment_F)
+        sum_E[:first] = torch.from_numpy(self.state.increment_F)
+        sum_E[first : first + len(listed)] = torch.tensor(listed[: size - first])
+        return sum_E
 
 
 @dataclass(slots=True)
 class _Steps:
-    """One epoch. halvings: with how many it began; None if it began with a sum. settled: after all steps below
+    """One epoch. past: what was left to it; None if it began with a sum. settled: after all steps below
     `settled_before`, for which nothing more can come.
 
     told: of later steps, as it came. latest: after all of them.
     """
 
-    halvings: int | None
+    past: Past | None
     settled: _Point
     settled_before: int
     latest: _Point
@@ -140,25 +161,28 @@ class Stepwise:
     ) -> None:
         self.unit = unit
         self._reader = reader
+        self._size = reader.size
         self._schedule = schedule
         self._optimiser = optimiser
         self._clients = run.clients
         self._refresh_period = run.seedflood.refresh_period
-        self._last_step = run.steps - 1
+        self._steps_of_run = run.steps
         self._promise_max = REWARD_PROMISE_MAX if run.objective.task == "reward" else PROMISE_MAX
-        self._block = block_length(self._refresh_period)
+        self._block = block_length(self._refresh_period, run.steps)
         self._shelf = shelf
         self._epochs: dict[int, _Steps] = {}
         self._places: dict[int, Place] = {}
         """The epochs that were put aside, and where they are."""
+        self._final = {-1}
+        """The epochs for which nothing more can come, so that what they leave is known."""
 
-    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        steps = self._steps(epoch, held_E, halvings)
+    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        steps = self._steps(epoch, held_E, past)
         steps.told = _with(steps.told, updates)
         return held_E
 
-    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        steps = self._steps(epoch, held_E, halvings)
+    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        steps = self._steps(epoch, held_E, past)
         newest = max(steps.told, default=steps.settled_before - 1)
         steps.told = _with(steps.told, updates)
         if min((update.step for update in updates), default=newest) > newest:
@@ -167,40 +191,42 @@ class Stepwise:
         else:
             steps.latest = self._go(steps.settled, epoch, steps.told)
         self._settle(epoch, steps)
-        return _numbers(steps.latest)
+        return steps.latest.numbers(len(held_E))
 
-    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
-        steps = self._steps(epoch, held_E, halvings)
-        return _numbers(self._go(steps.settled, epoch, _with(steps.told, updates)))
+    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        steps = self._steps(epoch, held_E, past)
+        return self._go(steps.settled, epoch, _with(steps.told, updates)).numbers(len(held_E))
 
-    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], halvings: int) -> Tensor:
+    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         self._epochs.pop(epoch, None)
         self._places.pop(epoch, None)
-        return self.changed(epoch, held_E, updates, halvings)
+        self._final.add(epoch)
+        return self.changed(epoch, held_E, updates, past)
 
-    def _steps(self, epoch: int, held_E: Tensor, halvings: int) -> _Steps:
-        """The steps of an epoch. It begins again if it began with other halvings, and all of its updates are here."""
+    def _steps(self, epoch: int, held_E: Tensor, past: Past) -> _Steps:
+        """The steps of an epoch. It begins again if it began with another past, and all of its updates are here."""
         if epoch not in self._epochs:
             if (place := self._places.pop(epoch, None)) is not None:
                 self._epochs[epoch] = _unpacked(self._shelf, place)
             else:
-                self._epochs[epoch] = self._begin(epoch, held_E, halvings)
+                self._epochs[epoch] = self._begin(epoch, held_E, past)
             for oldest in sorted(self._epochs)[:-KEPT_EPOCHS]:
                 if oldest != epoch:
                     self._put_aside(oldest)
         steps = self._epochs[epoch]
         is_all_here = steps.settled_before == epoch * self._refresh_period
-        if steps.halvings not in (halvings, None) and is_all_here:
-            again = self._begin(epoch, self._reader.zeros(), halvings)
+        if steps.past not in (past, None) and is_all_here:
+            again = self._begin(epoch, self._reader.zeros(), past)
             again.told, again.latest = steps.told, self._go(again.settled, epoch, steps.told)
             self._epochs[epoch] = again
         return self._epochs[epoch]
 
-    def _begin(self, epoch: int, held_E: Tensor, halvings: int) -> _Steps:
+    def _begin(self, epoch: int, held_E: Tensor, past: Past) -> _Steps:
         """held_E: a sum that has taken the place of the steps, or zeros."""
-        held_F, is_sum = held_E[:-1].numpy(), bool(held_E.any())
-        point = _Point(begin(held_F), Control(held_F, max(0, int(held_E[-1])) if is_sum else halvings))
-        return _Steps(None if is_sum else halvings, point, epoch * self._refresh_period, point)
+        held_F, is_sum = held_E[: self._size].numpy(), bool(held_E.any())
+        before = Past.read(held_E[self._size :].tolist()) if is_sum else past
+        point = _Point(begin(held_F), Control(held_F, before.halvings), before, is_sum)
+        return _Steps(None if is_sum else past, point, epoch * self._refresh_period, point)
 
     def _put_aside(self, epoch: int) -> None:
         """Puts an epoch aside, or drops it if nothing more can come for it. It stays in memory if there is no space for
@@ -220,7 +246,7 @@ class Stepwise:
 
     def _take(self, point: _Point, epoch: int, step: int, told: _Heard) -> _Point:
         """One step: what was lost before it, the step itself, and what control makes of both."""
-        state, control = point
+        state, control, past, is_over = point
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
         moved = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
@@ -228,15 +254,23 @@ class Stepwise:
             step_F = moved.increment_F - state.increment_F
             promises = [self._reader.promise(update, step_F) * self.unit for update in updates]
             if control.is_too_fast(promises, [update.loss for update in updates], self._promise_max):
-                slower = _Point(state, replace(point.control, halvings=control.halvings + 1))
+                slower = point._replace(control=replace(point.control, halvings=control.halvings + 1))
                 return self._take(slower, epoch, step, told)
-        control, back_F = control.judge(self._block, is_last=step == self._last_step)
-        return _Point(moved if back_F is None else begin(back_F), control)
+        control, back_F = control.judge(self._block, self._alone(step))
+        if not is_over and self._alone(step) is not None:
+            past, is_over = past.after(epoch, control), True
+        return _Point(moved if back_F is None else begin(back_F), control, past, is_over)
+
+    def _alone(self, step: int) -> int | None:
+        """How clearly the last block of an epoch or of the run must be worse; None if another one follows."""
+        if step + 1 == self._steps_of_run:
+            return SIGNIFICANT
+        return SIGNIFICANT_ALONE if (step + 1) % self._refresh_period == 0 else None
 
     def _move(self, state: State, epoch: int, updates: Sequence[Update], factor: int) -> State:
         """factor: of the learning rate, in units of 2^-16."""
         sum_E = self._reader.zeros()
-        sum_F: Integers = sum_E[:-1].numpy()
+        sum_F: Integers = sum_E[: self._size].numpy()
         if self._optimiser is None:
             self._reader.add(sum_E, epoch, updates, [factor] * len(updates))
             return replace(state, increment_F=state.increment_F + sum_F)
@@ -244,13 +278,18 @@ class Stepwise:
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state
 
     def _settle(self, epoch: int, steps: _Steps) -> None:
-        """Closes the steps about which all clients have told, up to the first gap."""
+        """Closes the steps about which all clients have told, up to the first gap; none while the epoch's past may
+        change."""
+        if epoch - 1 not in self._final:
+            return
         over: dict[int, _Heard] = {}
         while len(steps.told.get(steps.settled_before, ())) == self._clients:
             over[steps.settled_before] = steps.told.pop(steps.settled_before)
             steps.settled_before += 1
         if over:
             steps.settled = self._go(steps.settled, epoch, over) if steps.told else steps.latest
+        if steps.settled_before == (epoch + 1) * self._refresh_period:
+            self._final.add(epoch)
 
 
 def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _Heard]:
@@ -261,27 +300,23 @@ def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _H
     return {**told, **{step: {**told.get(step, {}), **more} for step, more in added.items()}}
 
 
-def _numbers(point: _Point) -> Tensor:
-    """(E,): what stands for an epoch."""
-    halvings = point.control.halvings
-    return torch.from_numpy(numpy.append(point.state.increment_F, numpy.int64(halvings)))
-
-
 def _packed(steps: _Steps) -> bytes:
     """Bytes for a file of this process: arrays, and all smaller things as JSON."""
     told = {
         step: {origin: one.hex() if isinstance(one, bytes) else one for origin, one in said.items()}
         for step, said in steps.told.items()
     }
-    facts: dict[str, Any] = {"halvings": steps.halvings, "before": steps.settled_before, "told": told}
+    past = None if steps.past is None else steps.past.listed()
+    facts: dict[str, Any] = {"past": past, "before": steps.settled_before, "told": told}
     arrays = {}
-    for name, (state, control) in (("settled", steps.settled), ("latest", steps.latest)):
+    for name, (state, control, left, is_over) in (("settled", steps.settled), ("latest", steps.latest)):
         begin_F = control.best_F if control.begin_F is None else control.begin_F
         arrays[f"{name}.increments"] = numpy.stack([state.increment_F, control.best_F, begin_F])
         arrays[f"{name}.moments"] = numpy.stack([state.first_F, state.second_F])
-        blocks = {"best": control.best, "block": control.block}
+        blocks = {"best": control.best, "block": control.block, "whole": control.whole}
         counts = [control.halvings, control.steps, control.taken, control.worse]
-        facts[name] = {"decays": [state.decay_1, state.decay_2], "counts": counts, **blocks}
+        decays, over = [state.decay_1, state.decay_2], [left.listed(), is_over]
+        facts[name] = {"decays": decays, "counts": counts, "past": over, **blocks}
     arrays["facts"] = numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8)
     return save(arrays)
 
@@ -303,12 +338,17 @@ def _unpacked(shelf: Shelf, place: Place) -> _Steps:
         }
         for step, said in facts["told"].items()
     }
-    return _Steps(facts["halvings"], settled, facts["before"], latest, told)
+    past = None if facts["past"] is None else Past.read(facts["past"])
+    return _Steps(past, settled, facts["before"], latest, told)
 
 
 def _point(arrays: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> _Point:
     increment_F, best_F, begin_F = arrays[f"{name}.increments"]
     state = State(increment_F, *arrays[f"{name}.moments"], *facts["decays"])
-    best, block = ({int(origin): Lost(*sums) for origin, sums in facts[key].items()} for key in ("best", "block"))
+    best, block, whole = (
+        {int(origin): Lost(*sums) for origin, sums in facts[key].items()} for key in ("best", "block", "whole")
+    )
     halvings, steps, taken, worse = facts["counts"]
-    return _Point(state, Control(best_F, halvings, best, block, steps, begin_F, taken, worse))
+    control = Control(best_F, halvings, best, block, steps, begin_F, taken, worse, whole)
+    past, is_over = facts["past"]
+    return _Point(state, control, Past.read(past), is_over)

@@ -13,6 +13,7 @@ from pathlib import Path
 from torch import Tensor
 
 from seedflood.errors import JournalError
+from seedflood.training.seedflood.control import Past
 from seedflood.training.seedflood.shelf import Place, Shelf
 from seedflood.training.seedflood.subspace import Subspace
 
@@ -39,8 +40,8 @@ class EpochCoefficients:
         self._places: dict[int, Place] = {}
         """The epochs that are in the file as they are now."""
         self._digests: dict[int, bytes] = {}
-        self._halvings: dict[int, int] = {}
-        """By epoch that was added to: how often the rate had been halved up to its end."""
+        self._backs: dict[int, int] = {}
+        """At the ends of which epochs the run went back, to the ends of which (-1: to the base model)."""
 
     def __iter__(self) -> Iterator[int]:
         """All epochs that were added to, in order."""
@@ -59,12 +60,23 @@ class EpochCoefficients:
         sum_E = self[epoch] + added_E
         self._places.pop(epoch, None)
         self._digests.pop(epoch, None)
-        self._halvings[epoch] = max(0, int(sum_E[-1]))  # a sum of others may say anything
         self._keep(epoch, sum_E)
+        self._backs.pop(epoch, None)
+        past = self._left_by(epoch)
+        if past.is_back and past.best < epoch:
+            self._backs[epoch] = past.best
 
-    def halvings_before(self, epoch: int) -> int:
-        """How often the learning rate has been halved up to the beginning of an epoch."""
-        return max((halvings for other, halvings in self._halvings.items() if other < epoch), default=0)
+    def past_before(self, epoch: int) -> Past:
+        """What the epochs before this one leave to it."""
+        before = max((other for other in (*self._kept, *self._places) if other < epoch), default=None)
+        return Past() if before is None else self._left_by(before)
+
+    def out(self) -> set[int]:
+        """The epochs that do not count, since the run went back behind them."""
+        return {epoch for epoch in self for end, to in self._backs.items() if to < epoch <= end}
+
+    def _left_by(self, epoch: int) -> Past:
+        return Past.read(self[epoch][self._subspace.size :].tolist())
 
     def digests(self) -> Iterator[tuple[int, bytes]]:
         """The epochs that are not zero, in order, each with its digest. Only what has changed is hashed again."""

@@ -11,7 +11,8 @@ a vote on whether a block is worse than the best one so far: its own mean loss m
 `PATIENCE` blocks in a row, the increments become those with which the best block began (or the epoch, if that was soon
 after it: early blocks may have been spoilt already), moments and blocks begin anew, and the rate is halved for good.
 The last block of a run needs no others: a run that is worse at its end than before ends with the best of that epoch.
-Origins are compared with themselves alone: their rows may differ, and who tells made-up losses has one vote.
+Nor does the last block of an epoch, if it is worse by `SIGNIFICANT_ALONE` standard errors. Origins are compared with
+themselves alone: their rows may differ, and who tells made-up losses has one vote.
 
 A rate that is too high spoils a model within one step, and what is spoilt may lose less than the base model did (labels
 by chance lose 0.69, base models often more), so nothing rises. But the gradients of the first step say it beforehand:
@@ -20,18 +21,24 @@ promises to change what most origins lose by more than `PROMISE_MAX` of it is to
 is not. Default rates promise 0.1 to 0.6 (benchmarks/RESULTS.md). Later steps are not asked: near the end of a run a
 batch of a few rows promises more than it loses at any rate.
 
-What is folded is not taken back, so a run goes back within its epoch. The number of halvings stands with the
-coefficients of the epoch, so hosts that are given its sum know it, too.
+What drifts over many epochs is seen at their ends (`Past`). An epoch in which most origins lost clearly more than in
+the best epoch so far, each in the mean over its steps, is taken back, with all epochs since that one: they do not count
+any more. The rate is halved then, too. So a run ends with the best state that it had, as far as batches tell. Hosts
+that are given the sum of an epoch have to know the same, so what an epoch leaves to the next one stands with its
+coefficients: the halvings, and which epoch was the best, with what the origins lost in it. The epoch after that is
+never taken back: if it is as bad, the best one was not at its end what it was in the mean, and is forgotten.
 
 All this is of strict windows. In other windows hosts hold a step at different times, and what is certified tells no
 losses: there each host only warns, by the same blocks of what it heard in time (`host/seedflood/engine`).
 
-Shapes: F coefficients (subspace.py).
+Shapes: F coefficients, L numbers that an epoch leaves to the next one (subspace.py).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from seedflood.protocol.origin import OriginId
@@ -39,7 +46,7 @@ from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS
 from seedflood.training.seedflood.optimiser import Integers
 
 BLOCKS = 16
-"""How many an epoch has."""
+"""How many an epoch has, or a run that is shorter."""
 
 BLOCK_MIN = 4
 """The fewest steps of a block but the first. Shorter epochs have fewer blocks."""
@@ -51,6 +58,9 @@ PATIENCE = 3
 """So many blocks in a row must be worse."""
 
 SIGNIFICANT = 2
+SIGNIFICANT_ALONE = 4
+"""Where one block, or one epoch, is judged alone: it is compared with the best of many, which was lucky, too."""
+
 RISE_MIN = 1 << LOSS_UNIT_BITS - 6
 """1/64."""
 
@@ -85,11 +95,14 @@ class Lost(NamedTuple):
         """The variance of one loss; 0 if there is but one."""
         return (Fraction(self.square) - self.steps * self.mean**2) / max(1, self.steps - 1)
 
-    def is_above(self, other: "Lost") -> bool:
-        """Is this more than chance above the other? One loss alone is not above anything."""
+    def is_below(self, other: "Lost") -> bool:
+        return self.mean < other.mean
+
+    def is_above(self, other: "Lost", errors: int = SIGNIFICANT) -> bool:
+        """Is this more than so many standard errors above the other? One loss alone is not above anything."""
         rise = self.mean - other.mean
         error = max(self.spread, other.spread) * (Fraction(1, self.steps) + Fraction(1, other.steps))
-        return self.steps > 1 and rise > RISE_MIN and rise**2 > SIGNIFICANT**2 * error
+        return self.steps > 1 and rise > RISE_MIN and rise**2 > errors**2 * error
 
 
 Block = Mapping[OriginId, Lost]
@@ -99,7 +112,7 @@ Block = Mapping[OriginId, Lost]
 class Control:
     """After some steps of an epoch. best_F: the increments to go back to. halvings: of the rate, since the run began.
     begin_F: the increments with which the block began that goes on. taken: how many steps were before this block.
-    worse: how many blocks in a row were worse than the best.
+    worse: how many blocks in a row were worse than the best. whole: all steps.
 
     Do not write to its arrays.
     """
@@ -112,14 +125,16 @@ class Control:
     begin_F: Integers | None = None
     taken: int = 0
     worse: int = 0
+    whole: Block = field(default_factory=dict)
 
     def hear(self, losses: Mapping[OriginId, int], increment_F: Integers) -> "Control":
         """The next step: what each origin lost, measured with these increments."""
-        block = dict(self.block)
-        for origin, loss in losses.items():
-            block[origin] = block.get(origin, Lost()).plus(loss)
+        block, whole = (
+            {**known, **{origin: known.get(origin, Lost()).plus(loss) for origin, loss in losses.items()}}
+            for known in (self.block, self.whole)
+        )
         begin_F = self.begin_F if self.steps else increment_F
-        return replace(self, block=block, steps=self.steps + 1, begin_F=begin_F)
+        return replace(self, block=block, whole=whole, steps=self.steps + 1, begin_F=begin_F)
 
     def is_too_fast(self, promises: Iterable[float], losses: Iterable[int], promise_max: float = PROMISE_MAX) -> bool:
         """Is the first step too long, and may the rate be halved again? By origin, in one order: what the step
@@ -130,26 +145,74 @@ class Control:
         ]
         return 2 * sum(votes) > len(votes) and self.halvings < HALVINGS_MAX
 
-    def judge(self, length: int, *, is_last: bool = False) -> tuple["Control", Integers | None]:
-        """After a step: (what follows, the increments to go back to, if it does). length: of a block at most. is_last:
-        of the run."""
+    def judge(self, length: int, alone: int | None = None) -> tuple["Control", Integers | None]:
+        """After a step: (what follows, the increments to go back to, if it does). length: of a block at most. alone: if
+        this block ends here, and no others follow, so many standard errors are enough."""
+        is_last = alone is not None
         if self.steps < min(length, max(BLOCK_MIN, self.taken // BLOCK_PART)) and self.taken and not is_last:
             return self, None
         after = replace(self, block={}, steps=0, begin_F=None, taken=self.taken + self.steps)
-        if not self.best or _do_most(self.block, self.best, lambda now, best: now.mean < best.mean):
+        if not self.best or _do_most(self.block, self.best, Lost.is_below):
             assert self.begin_F is not None
             best_F = self.best_F if self.taken < length else self.begin_F
             return replace(after, best=self.block, best_F=best_F, worse=0), None
-        if not _do_most(self.block, self.best, Lost.is_above):
+        is_patience_over = self.worse + 1 >= PATIENCE
+        errors = SIGNIFICANT if is_patience_over else alone or SIGNIFICANT
+        if not _do_most(self.block, self.best, partial(Lost.is_above, errors=errors)):
             return replace(after, worse=0), None
-        if (self.worse + 1 < PATIENCE and not is_last) or self.halvings == HALVINGS_MAX:
+        if not (is_patience_over or is_last) or self.halvings >= HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
         return Control(self.best_F, self.halvings + 1), self.best_F
 
 
-def block_length(refresh_period: int) -> int:
-    """The steps of a block in epochs of so many steps."""
-    return max(BLOCK_MIN, refresh_period // BLOCKS)
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an epoch leaves to the next one. best: the best epoch so far; -1: none is over. losses: what the origins
+    lost in it. is_back: the run went back to its end at the end of this epoch."""
+
+    halvings: int = 0
+    best: int = -1
+    losses: Block = field(default_factory=dict)
+    is_back: bool = False
+
+    def after(self, epoch: int, control: Control) -> "Past":
+        """At the end of the next epoch. control: after its last step."""
+        known = replace(self, halvings=control.halvings, is_back=False)
+        here = replace(known, best=epoch, losses=control.whole)
+        if self.best < 0 or _do_most(control.whole, self.losses, Lost.is_below):
+            return here if control.whole else known
+        if not _do_most(control.whole, self.losses, partial(Lost.is_above, errors=SIGNIFICANT_ALONE)):
+            return known
+        if self.is_back or known.halvings >= HALVINGS_MAX:
+            return here
+        return replace(known, halvings=known.halvings + 1, is_back=True)
+
+    def listed(self) -> list[int]:
+        """L integers of 64 bits, or fewer; the others are zeros."""
+        rows = [(_signed(origin), *sums) for origin, sums in sorted(self.losses.items())]
+        return [self.halvings, self.best + 1, int(self.is_back), *chain(*rows)]
+
+    @staticmethod
+    def read(listed: Sequence[int]) -> "Past":
+        """Undoes `listed`. A sum of others may say anything."""
+        halvings, best, is_back, *rows = listed
+        columns = zip(*(iter(rows),) * 4, strict=True)
+        losses = {origin % (1 << 64): Lost(*sums) for origin, *sums in columns if sums[0] > 0}
+        return Past(max(0, halvings), max(0, best) - 1, losses, is_back == 1)
+
+
+def _signed(origin: OriginId) -> int:
+    return origin - (origin >> 63 << 64)
+
+
+def past_size(clients: int) -> int:
+    """L: each origin has its id and three sums."""
+    return 3 + 4 * clients
+
+
+def block_length(refresh_period: int, steps: int) -> int:
+    """The steps of a block at most, in epochs and in a run of so many steps."""
+    return max(BLOCK_MIN, min(refresh_period, steps) // BLOCKS)
 
 
 def _do_most(now: Block, best: Block, is_so: Callable[[Lost, Lost], bool]) -> bool:

@@ -32,6 +32,7 @@ from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.coefficients import EpochCoefficients
+from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.estimate import EPSILON, TWO_SIDED, Estimate, Measurement, variant_losses
 from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
@@ -71,7 +72,8 @@ class Replica:
         shapes = [slot.slot.shape for slot in self.slots]
         self.default_rate = default_learning_rate(settings, shapes, run.objective.task)
         self.learning_rate = settings.learning_rate or self.default_rate
-        self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank)
+        left = past_size(run.clients if settings.window == "strict" else 0)
+        self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank, left=left)
         if settings.estimate == "gradient":
             fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
@@ -84,6 +86,8 @@ class Replica:
         self._coefficients = EpochCoefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
+        self._out: set[int] = set()
+        """The epochs that do not count, and are not in the weights."""
         self._bind()
         mark_skippable(self.causal, self.live)
 
@@ -100,7 +104,7 @@ class Replica:
     @property
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
-        return self._coefficients.halvings_before(self.epoch + 1)
+        return self._coefficients.past_before(self.epoch + 1).halvings
 
     def epoch_of(self, step: int) -> int:
         return step // self.refresh_period
@@ -124,8 +128,11 @@ class Replica:
     def preview(self, updates: Sequence[Update]) -> None:
         """Until anything is applied, computes as if these updates of the open epoch were applied."""
         assert all(self.epoch_of(update.step) == self.epoch for update in updates), "they are of another epoch"
-        held_E, halvings = self._coefficients[self.epoch], self._coefficients.halvings_before(self.epoch)
-        self._compute_with(self._aggregation.preview(self.epoch, held_E, updates, halvings) if updates else held_E)
+        if not updates:
+            self._refresh()
+            return
+        held_E, past = self._coefficients[self.epoch], self._coefficients.past_before(self.epoch)
+        self._compute_with(self._aggregation.preview(self.epoch, held_E, updates, past))
 
     def measure(
         self, step: int, seed: int, objective: Objective, batch: Batch, by: Estimate = TWO_SIDED
@@ -163,7 +170,7 @@ class Replica:
             return
         self.fold_open_epoch()
         for between in self._coefficients:
-            if self.epoch < between < epoch:
+            if self.epoch < between < epoch and between not in self._out:
                 self._fold(between, self._coefficients[between])
         self.epoch = epoch
         self._late_bases = None
@@ -174,7 +181,10 @@ class Replica:
         self.open_epoch(max(self._coefficients, default=0))
 
     def fold_open_epoch(self) -> None:
-        """Adds the open epoch to the weights. Only `open_epoch` may follow, for the live layers would add it again."""
+        """Adds the open epoch to the weights, if it counts. Only `open_epoch` may follow, for the live layers would
+        add it again."""
+        if self.epoch in self._out:
+            return
         bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
         self._fold(self.epoch, self._coefficients[self.epoch], bases)
 
@@ -197,8 +207,8 @@ class Replica:
         """
         others = list(updates)
         assert all(self.epoch_of(update.step) == epoch for update in others), f"updates beyond epoch {epoch}"
-        halvings = self._coefficients.halvings_before(epoch)
-        self._replace(epoch, self._aggregation.adopted(epoch, self.subspace.unpack(packed), others, halvings))
+        past = self._coefficients.past_before(epoch)
+        self._replace(epoch, self._aggregation.adopted(epoch, self.subspace.unpack(packed), others, past))
 
     def hand_over(self, other: "Replica") -> None:
         """Applies to another replica of this run all that was applied here, and opens the same epoch there."""
@@ -222,10 +232,10 @@ class Replica:
         return _add_increment(_copy_master(self._masters()[index]), SlotBasis(slot.u_MR.cpu(), v_NR), slot.a[0].cpu())
 
     def parts(self, index: int) -> Iterator[tuple[SlotBasis, Tensor]]:
-        """What each epoch has changed of slot number `index`: its basis and A, float32 in host memory."""
+        """What each epoch that counts has changed of slot number `index`: its basis and A, float32 in host memory."""
         for epoch in self._coefficients:
             part = self.subspace.part(self._coefficients[epoch], index)
-            if part.any():
+            if part.any() and epoch not in self._out:
                 yield self.subspace.basis(epoch, index), self.subspace.increments(part, self._aggregation.unit)
 
     def change(self, index: int) -> Tensor:
@@ -257,23 +267,35 @@ class Replica:
         return sorted(by_epoch.items())
 
     def _change(
-        self, epoch: int, updates: Sequence[Update], change: Callable[[int, Tensor, Sequence[Update], int], Tensor]
+        self, epoch: int, updates: Sequence[Update], change: Callable[[int, Tensor, Sequence[Update], Past], Tensor]
     ) -> None:
         """Adds updates to an epoch. change: of the aggregation."""
-        self._replace(
-            epoch, change(epoch, self._coefficients[epoch], updates, self._coefficients.halvings_before(epoch))
-        )
+        past = self._coefficients.past_before(epoch)
+        self._replace(epoch, change(epoch, self._coefficients[epoch], updates, past))
 
     def _replace(self, epoch: int, wanted_E: Tensor) -> None:
-        """Gives an epoch other numbers. Later epochs begin again if that changes the rate with which they begin."""
-        before = self._coefficients.halvings_before(epoch + 1)
-        self._add(epoch, wanted_E - self._coefficients[epoch])
-        if self._coefficients.halvings_before(epoch + 1) != before:
-            for later in [other for other in self._coefficients if other > epoch]:
-                self._change(later, (), self._aggregation.changed)
+        """Gives an epoch other numbers. The next one begins again if that changes its past, and so on."""
+        for later in [*(other for other in self._coefficients if other > epoch), None]:
+            before = self._coefficients.past_before(epoch + 1)
+            self._add(epoch, wanted_E - self._coefficients[epoch])
+            past = self._coefficients.past_before(epoch + 1)
+            if later is None or past == before:
+                break
+            epoch, wanted_E = later, self._aggregation.changed(later, self._coefficients[later], (), past)
+        self._take_out()
+
+    def _take_out(self) -> None:
+        """Takes epochs out of the weights that do not count any more, and puts back what counts again."""
+        out = self._coefficients.out()
+        changed, self._out = out ^ self._out, out
+        for epoch in sorted(changed):
+            if epoch < self.epoch:
+                self._fold(epoch, self._coefficients[epoch] * (-1 if epoch in out else 1))
+        if self.epoch in changed:
+            self._refresh()
 
     def _add(self, epoch: int, added_E: Tensor) -> None:
-        if epoch < self.epoch and added_E.any():
+        if epoch < self.epoch and epoch not in self._out and added_E.any():
             if self._late_bases is None or self._late_bases[0] != epoch:
                 # Kept until the next epoch opens: stragglers come in several windows after a boundary.
                 self._late_bases = (epoch, self._bases(epoch))
@@ -283,12 +305,13 @@ class Replica:
             self._refresh()
 
     def _refresh(self) -> None:
-        """Another epoch is open, or it has other coefficients: computes with these."""
-        self._compute_with(self._coefficients[self.epoch])
+        """Another epoch is open, or it has other coefficients: computes with these, if it counts."""
+        held_E = self._coefficients[self.epoch]
+        self._compute_with(held_E if self.epoch not in self._out else torch.zeros_like(held_E))
 
     def _compute_with(self, sum_E: Tensor) -> None:
         """Computes with these coefficients in the open epoch."""
-        self._a_F.copy_(self.subspace.increments(sum_E[:-1], self._aggregation.unit))
+        self._a_F.copy_(self.subspace.increments(sum_E[: self.subspace.size], self._aggregation.unit))
 
     def _bind(self) -> None:
         """Gives the slots the basis and the increments of the epoch that is open."""
@@ -305,7 +328,7 @@ class Replica:
         """Adds coefficients of an epoch to the weights: float32 masters first, then the device's copies of them."""
         if not sum_E.any():
             return
-        a_F = self.subspace.increments(sum_E[:-1], self._aggregation.unit)
+        a_F = self.subspace.increments(sum_E[: self.subspace.size], self._aggregation.unit)
         for index, slot in enumerate(self.slots):
             basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
             a = self.subspace.part(a_F, index)

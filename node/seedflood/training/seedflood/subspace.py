@@ -11,7 +11,7 @@ too.
 
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
 epoch in one flat tensor (R * R per matrix, R per vector, slots by kind and layer). E numbers stand for an
-epoch: these F, and how often the learning rate has been halved up to its end (`control`).
+epoch: these F, and L that it leaves to the next one (`control.Past`).
 """
 
 import hashlib
@@ -87,13 +87,15 @@ class Subspace:
     Only fixed columns are not: they follow from the base model (`singular`).
     """
 
-    def __init__(self, slots: Iterable[Slot], *, run_seed: int, rank: int) -> None:
+    def __init__(self, slots: Iterable[Slot], *, run_seed: int, rank: int, left: int = 3) -> None:
+        """left: L."""
         self.slots: tuple[Slot, ...] = in_order(slots)
         self.run_seed = run_seed
         self.rank = rank
         sizes = [rank * rank if slot.is_matrix else rank for slot in self.slots]
         self.sizes: tuple[int, ...] = tuple(sizes)
         self.size = sum(sizes)
+        self._left = left
         kinds = [[*kind] for _, kind in groupby(zip(self.slots, sizes, strict=True), lambda one: one[0].kind)]
         length = max(1, GROUP_RANKS // rank)
         groups = [kind[at : at + length] for kind in kinds for at in range(0, len(kind), length)]
@@ -146,7 +148,7 @@ class Subspace:
     @property
     def numbers(self) -> int:
         """E: how many integers stand for an epoch."""
-        return self.size + 1
+        return self.size + self._left
 
     def zeros(self) -> Tensor:
         """An epoch without updates, (E,) int64."""
@@ -192,8 +194,8 @@ class Subspace:
 
     def digest(self, sum_E: Tensor) -> bytes:
         """32 bytes over names, shapes and numbers of an epoch; equal for equal sets of updates."""
-        halvings = int(sum_E[-1])
-        hasher = hashlib.sha256(b"seedflood epoch 2\0" + struct.pack("<IIq", len(self.slots), self.rank, halvings))
+        hasher = hashlib.sha256(b"seedflood epoch 3\0" + struct.pack("<II", len(self.slots), self.rank))
+        hasher.update(sum_E[self.size :].numpy().astype("<i8").tobytes())
         for index, slot in enumerate(self.slots):
             name = slot.name.encode()
             hasher.update(struct.pack(f"<II{len(slot.shape)}Q", len(name), len(slot.shape), *slot.shape) + name)

@@ -115,6 +115,11 @@ class Reader:
         self._telling = telling
         self._subspace = subspace
 
+    @property
+    def size(self) -> int:
+        """F."""
+        return self._subspace.size
+
     def zeros(self) -> Tensor:
         """The sum of no updates, (E,) int64."""
         return self._subspace.zeros()
