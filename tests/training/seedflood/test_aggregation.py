@@ -81,6 +81,18 @@ def test_before_a_first_step_that_is_too_long_the_rate_is_halved_in_any_order(op
     assert shuffled.halvings == replica.halvings
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_before_a_first_step_no_rate_is_halved_below_its_default(optimizer):
+    """The gradients promise more than a loss of 2^-5 at all of these rates."""
+    default = a_replica(optimizer).default_rate
+    halvings = []
+    for times in (1, 1.5, 10):
+        replica = a_replica(optimizer, learning_rate=times * default)
+        replica.apply(payload_updates(replica, steps=1, loss=2**-5))
+        halvings.append(replica.halvings)
+    assert halvings == [0, 1, 4]
+
+
 def test_any_set_of_updates_has_a_digest_of_its_own(optimizer, expected):
     updates, digest, _, _ = expected
     replica = a_replica(optimizer)

@@ -75,10 +75,11 @@ class Aggregation(Protocol):
 
 
 def make_aggregation(
-    run: RunSettings, subspace: Subspace, telling: Telling, learning_rate: float, folder: Path | None
+    run: RunSettings, subspace: Subspace, telling: Telling, default_rate: float, folder: Path | None
 ) -> Aggregation:
-    """learning_rate: as the run has it, or its default. folder: where old epochs are put aside."""
+    """default_rate: the learning rate of a run that names none. folder: where old epochs are put aside."""
     settings = run.seedflood
+    learning_rate = settings.learning_rate or default_rate
     reader, schedule = Reader(telling, subspace), Schedule.of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
     if settings.window != "strict":
@@ -88,7 +89,7 @@ def make_aggregation(
         mean = 2.0**-unit_bits / run.clients
         optimiser = Optimiser(settings.optimizer, learning_rate, mean, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
-    return Stepwise(unit, reader, schedule, optimiser, Shelf(folder), run)
+    return Stepwise(unit, reader, schedule, optimiser, Shelf(folder), run, learning_rate / default_rate)
 
 
 class PlainSum:
@@ -158,8 +159,11 @@ class Stepwise:
         optimiser: Optimiser | None,
         shelf: Shelf,
         run: RunSettings,
+        defaults: float = 1.0,
     ) -> None:
+        """defaults: how many times its default the learning rate is."""
         self.unit = unit
+        self._defaults = defaults
         self._reader = reader
         self._size = reader.size
         self._schedule = schedule
@@ -250,7 +254,7 @@ class Stepwise:
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
         moved = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
-        if step == 0:
+        if step == 0 and self._defaults > 2.0**control.halvings:
             step_F = moved.increment_F - state.increment_F
             promises = [self._reader.promise(update, step_F) * self.unit for update in updates]
             if control.is_too_fast(promises, [update.loss for update in updates], self._promise_max):

@@ -18,8 +18,9 @@ A rate that is too high spoils a model within one step, and what is spoilt may l
 by chance lose 0.69, base models often more), so nothing rises. But the gradients of the first step say it beforehand:
 to first order a step takes `-gradient . step` from the loss of an origin. No loss is below zero. So a step that
 promises to change what most origins lose by more than `PROMISE_MAX` of it is too long, and the rate is halved until it
-is not. Default rates promise 0.1 to 0.6 (benchmarks/RESULTS.md). Later steps are not asked: near the end of a run a
-batch of a few rows promises more than it loses at any rate.
+is not, or until it is no more than the default. Default rates promise 0.1 to 0.6 of small models, and of a real one up
+to 0.9, which then learns less at half of it (benchmarks/RESULTS.md). Later steps are not asked: near the end of a run
+a batch of a few rows promises more than it loses at any rate.
 
 What drifts over many epochs is seen at their ends (`Past`). An epoch in which most origins lost clearly more than in
 the best epoch so far, each in the mean over its steps, is taken back, with all epochs since that one: they do not count

@@ -82,7 +82,7 @@ class Replica:
             self._quantise(quantize)
         self.telling = telling_of(settings, self.subspace)
         self.epoch = 0
-        self._aggregation = make_aggregation(run, self.subspace, self.telling, self.learning_rate, folder)
+        self._aggregation = make_aggregation(run, self.subspace, self.telling, self.default_rate, folder)
         self._coefficients = EpochCoefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
