@@ -255,14 +255,14 @@ def test_whatever_breaks_and_whoever_dies_all_end_with_one_replica(seed):
     assert len(ends(world)) == 1
 
 
-def test_a_neighbour_that_has_finished_with_another_replica_is_waited_for():
+def test_who_has_finished_with_another_replica_is_waited_for_while_it_is_linked():
     """It has heard of too few, and comes for the one that all others hold."""
-    world = make_world(3, "path")
+    world = make_world(4, "path")
     world.finish()
-    host, (one, other) = world.hosts[1], (world.hosts[0], world.hosts[2])
+    host = world.hosts[1]
     choice = host.gasloc.choice
     assert choice.awaited() == set()
     choice.ours = choice.ours._replace(digest=bytes(32))
-    assert choice.awaited() == {one.origin, other.origin}
-    host.node.disconnected(one.origin, world.now)
-    assert choice.awaited() == {other.origin}
+    assert choice.awaited() == {world.hosts[k].origin for k in (0, 2, 3)}
+    host.node.disconnected(world.hosts[2].origin, world.now)
+    assert choice.awaited() == {world.hosts[0].origin}

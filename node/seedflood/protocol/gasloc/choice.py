@@ -96,11 +96,10 @@ class Choice:
         return told - self.equal() if self.ours is not None else set()
 
     def awaited(self) -> set[OriginId]:
-        """The hosts that take part, that we can reach, and that do not hold what we hold. A neighbour that has finished
-        with another replica may have heard of too few, and still come for this one."""
+        """The hosts that take part, that we can reach, and that do not hold what we hold. Who has finished with another
+        replica may have heard of too few, and still come for this one."""
         linked = distances(known_graph(self._presence.membership, rounds=self._rules.rounds), self._origin).keys()
-        there = {word.origin for word in self._words() if not word.has_left} | set(self._presence.neighbours)
-        return (there & linked) - self.equal() - {self._origin}
+        return linked - self.equal() - {self._origin}
 
     def _way_seconds(self, author: OriginId) -> float:
         """How long it may take until a replica has come from its host to here, or from here to there."""
