@@ -123,9 +123,9 @@ def test_that_everyone_takes_whom_it_likes_is_seen(monkeypatch):
 def test_that_what_nobody_serves_is_waited_for_is_seen(monkeypatch):
     """A liar comes first in the draw, and has only promised a replica."""
     plan = {"clients": 6, "topology": "ring", "matching": "one"}
-    assert lying(monkeypatch, 14, ["promise"], **plan).is_good
+    assert lying(monkeypatch, 7, ["promise"], **plan).is_good
     monkeypatch.setattr(Choice, "_way_seconds", lambda *_: 1e9)
-    assert "ends with other parameters" in str(lying(monkeypatch, 14, ["promise"], **plan).violations)
+    assert "ends with other parameters" in str(lying(monkeypatch, 7, ["promise"], **plan).violations)
 
 
 def test_that_nobody_is_waited_for_at_the_end_is_seen(monkeypatch):
@@ -172,10 +172,10 @@ def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
 def test_that_contents_are_found_by_their_digest_alone_is_seen(monkeypatch):
     """What a liar has sent under a true digest is taken for the bytes of the next one that offers it."""
     plan = {"clients": 6, "topology": "ring", "matching": "full"}
-    assert lying(monkeypatch, 0, ["reuse"], **plan).is_good
+    assert lying(monkeypatch, 1, ["reuse"], **plan).is_good
     opened = ReplicaDisk.open
     monkeypatch.setattr(ReplicaDisk, "open", lambda disk, peer, digest, size: opened(disk, 0, digest, size))
-    assert "for a liar" in str(lying(monkeypatch, 0, ["reuse"], **plan).violations)
+    assert "for a liar" in str(lying(monkeypatch, 1, ["reuse"], **plan).violations)
 
 
 def test_a_liar_that_alone_has_a_copy_and_crawls_is_not_waited_for_for_ever(monkeypatch):
