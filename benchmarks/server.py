@@ -43,7 +43,7 @@ def run() -> dict[str, Metric]:
         folder = Path(home)
         (folder / "peers.toml").write_text('[run]\nclients = 2\n[node]\nlisten = "127.0.0.1:0"\n')
         (folder / "seedflood-state").mkdir()
-        (folder / "seedflood-state" / FORM_FILE).write_bytes(bytes(32) + Form(8, PAIRS, None).pack())
+        (folder / "seedflood-state" / FORM_FILE).write_bytes(bytes(32) + Form(8, 0, PAIRS, None).pack())
         seconds, cpu, resident = zip(*(_start(folder) for _ in range(STARTS)), strict=True)
     return {
         "server.listens_seconds": make_metric(list(seconds), 2.0),

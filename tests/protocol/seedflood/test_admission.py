@@ -271,6 +271,12 @@ def test_a_sum_is_no_more_than_what_was_told_comes_to():
     assert not is_sum_admitted(epoch(0, B.held(2), total=2 * SCALAR_MAX + 1))
 
 
+def test_what_an_epoch_leaves_to_the_next_one_is_no_coefficient():
+    last = epoch(0, B.held(2), total=2 * SCALAR_MAX + 1)
+    assert is_sum_admitted(last, left_bytes=EPOCH_BYTES)
+    assert not is_sum_admitted(last, left_bytes=0)
+
+
 def test_an_optimiser_that_goes_by_steps_may_come_to_more_than_what_was_told():
     far = epoch(0, B.held(2), total=-10 * SCALAR_MAX * 100)
     assert not is_sum_admitted(far)

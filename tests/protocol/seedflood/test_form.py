@@ -18,7 +18,9 @@ tellings = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
     st.integers(0, 64),
     st.integers(VALUE_MAX, SCALAR_MAX),
 )
-forms = st.builds(Form, st.integers(0, 1 << 40), tellings, st.none() | st.integers(1, 2**63))
+forms = st.integers(0, 1 << 40).flatmap(
+    lambda size: st.builds(Form, st.just(size), st.integers(0, size), tellings, st.none() | st.integers(1, 2**63))
+)
 
 
 @given(forms)
@@ -35,9 +37,10 @@ def test_any_bytes_are_a_form_or_refused(data):
 @pytest.mark.parametrize(
     "form",
     [
-        Form((1 << 40) + 1, PAIRS, None),
-        Form(8, Pairs(SCALAR_MAX + 1), None),
-        Form(8, Pairs(0), None),
+        Form((1 << 40) + 1, 0, PAIRS, None),
+        Form(8, 16, PAIRS, None),
+        Form(8, 0, Pairs(SCALAR_MAX + 1), None),
+        Form(8, 0, Pairs(0), None),
     ],
 )
 def test_sizes_that_no_host_has_are_refused(form):
@@ -46,4 +49,4 @@ def test_sizes_that_no_host_has_are_refused(form):
 
 
 def test_the_form_of_a_large_model_fits_into_a_hello():
-    assert len(Form(1 << 30, Coefficients((64,) * 1000, 20), 1 << 50).pack()) <= FORM_BYTES_MAX
+    assert len(Form(1 << 30, 1 << 20, Coefficients((64,) * 1000, 20), 1 << 50).pack()) <= FORM_BYTES_MAX

@@ -117,7 +117,9 @@ class SeedfloodEngine(Engine):
     def assemble(self, shell: Shell, member: Member) -> None:
         run, node, trainer = self._settings.run, self._settings.node, self.trainer
         step_reach = None if run.seedflood.optimizer == "sgd" else int(STEP_MAX)
-        rules = make_rules(run, trainer.base_digest, Form(trainer.replica.epoch_bytes, trainer.telling, step_reach))
+        replica = trainer.replica
+        form = Form(replica.epoch_bytes, replica.left_bytes, trainer.telling, step_reach)
+        rules = make_rules(run, trainer.base_digest, form)
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
         self._shell = shell
         self._hub = shell.hub

@@ -17,6 +17,7 @@ def make_rules(run: RunSettings, base_digest: bytes, form: Form) -> Rules:
         local_steps=table.local_steps,
         refresh_period=table.refresh_period,
         epoch_bytes=form.epoch_bytes,
+        left_bytes=form.left_bytes,
         telling=form.telling,
         delay=table.delay,
         step_reach=form.step_reach,

@@ -94,11 +94,12 @@ class Admission(MemberAdmission):
     def _is_sum(self, closed: ClosedEpoch, signed: EpochDigest) -> bool:
         """Are these the coefficients that were signed, and can so many updates, or steps, add up to them?"""
         try:
-            coefficients = unpack(closed.coefficients, self._rules.epoch_bytes)
+            numbers = unpack(closed.coefficients, self._rules.epoch_bytes)
         except ValueError:
             return False
-        if sha256(coefficients).digest() != signed.sum_digest:
+        if sha256(numbers).digest() != signed.sum_digest:
             return False
+        coefficients = numbers[: len(numbers) - self._rules.left_bytes]
         first, end = (number * self._rules.refresh_period for number in (closed.epoch, closed.epoch + 1))
         if self._rules.step_reach is not None:
             return are_within(coefficients, (end - first) * self._rules.step_reach)

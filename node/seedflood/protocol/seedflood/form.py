@@ -13,8 +13,9 @@ from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
 from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, Telling
 
-_HEAD = struct.Struct(">QQQHH")
-"""Bytes of an epoch, reach of a step (0: none), limit, unit bits, groups (none: pairs)."""
+_HEAD = struct.Struct(">QQQQHH")
+"""Bytes of an epoch, those among them that are no coefficients, reach of a step (0: none), limit, unit bits, groups
+(none: pairs)."""
 
 _EPOCH_BYTES_MAX = 1 << 40
 
@@ -23,6 +24,7 @@ class Form(NamedTuple):
     """What `Rules` say under these names."""
 
     epoch_bytes: int
+    left_bytes: int
     telling: Telling
     step_reach: int | None
 
@@ -30,18 +32,19 @@ class Form(NamedTuple):
         telling = self.telling
         groups = telling.groups if isinstance(telling, Coefficients) else ()
         bits = telling.unit_bits if isinstance(telling, Coefficients) else 0
-        head = _HEAD.pack(self.epoch_bytes, self.step_reach or 0, telling.limit, bits, len(groups))
+        head = _HEAD.pack(self.epoch_bytes, self.left_bytes, self.step_reach or 0, telling.limit, bits, len(groups))
         return head + struct.pack(f">{len(groups)}I", *groups)
 
 
 def unpack_form(data: bytes) -> Form:
     """Undoes `Form.pack`. Raises PeerError for bytes that no honest host says."""
     try:
-        epoch_bytes, reach, limit, bits, count = _HEAD.unpack_from(data)
+        epoch_bytes, left_bytes, reach, limit, bits, count = _HEAD.unpack_from(data)
         groups = struct.unpack(f">{count}I", data[_HEAD.size :])
     except struct.error:
         raise PeerError("the form of a run has another size than what it tells of", reason="limit") from None
     limit_min = VALUE_MAX if groups else 1
-    if epoch_bytes > _EPOCH_BYTES_MAX or not limit_min <= limit <= SCALAR_MAX or 0 in groups:
+    if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not limit_min <= limit <= SCALAR_MAX or 0 in groups:
         raise PeerError("the form of a run tells of sizes that do not exist", reason="limit")
-    return Form(epoch_bytes, Coefficients(groups, bits, limit) if groups else Pairs(limit), reach or None)
+    telling = Coefficients(groups, bits, limit) if groups else Pairs(limit)
+    return Form(epoch_bytes, left_bytes, telling, reach or None)

@@ -22,9 +22,10 @@ class Rules(SwarmRules):
     """What all nodes of a run agree on (from `[run]`).
 
     window: when a window closes (`window`). local_steps: steps per round. refresh_period: steps per epoch. epoch_bytes:
-    size of an epoch's unpacked numbers, which follows from model and rank. telling: what is told of a step. delay: how
-    many windows may be open while a round is measured. step_reach: the most that one step adds to a coefficient,
-    whatever was told; None: what was told adds up.
+    size of an epoch's unpacked numbers, which follows from model and rank. left_bytes: of these, at the end, what an
+    epoch leaves to the next one; the others are coefficients. telling: what is told of a step. delay: how many windows
+    may be open while a round is measured. step_reach: the most that one step adds to a coefficient, whatever was told;
+    None: what was told adds up.
 
     Raises ConfigError if a bundle would be too large.
     """
@@ -36,6 +37,7 @@ class Rules(SwarmRules):
     telling: Telling = PAIRS
     delay: int = 0
     step_reach: int | None = None
+    left_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:
@@ -46,7 +48,7 @@ class Rules(SwarmRules):
 
     @property
     def form(self) -> bytes:
-        return Form(self.epoch_bytes, self.telling, self.step_reach).pack()
+        return Form(self.epoch_bytes, self.left_bytes, self.telling, self.step_reach).pack()
 
     @property
     def ahead_steps(self) -> int:

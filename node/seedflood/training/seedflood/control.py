@@ -199,7 +199,7 @@ class Past:
         halvings, best, is_back, *rows = listed
         columns = zip(*(iter(rows),) * 4, strict=True)
         losses = {origin % (1 << 64): Lost(*sums) for origin, *sums in columns if sums[0] > 0}
-        return Past(max(0, halvings), max(0, best) - 1, losses, is_back == 1)
+        return Past(min(max(0, halvings), HALVINGS_MAX), max(0, best) - 1, losses, is_back == 1)
 
 
 def _signed(origin: OriginId) -> int:

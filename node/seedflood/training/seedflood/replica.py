@@ -98,8 +98,13 @@ class Replica:
 
     @property
     def epoch_bytes(self) -> int:
-        """Size of the coefficients of an epoch, unpacked."""
+        """Size of the numbers of an epoch, unpacked."""
         return 8 * self.subspace.numbers
+
+    @property
+    def left_bytes(self) -> int:
+        """How many of these, at the end, are no coefficients."""
+        return 8 * (self.subspace.numbers - self.subspace.size)
 
     @property
     def halvings(self) -> int:
