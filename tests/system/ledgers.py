@@ -78,11 +78,17 @@ class Ledger:
         return frontier, sums
 
     def check_sums(self, sums: Iterable[ClosedEpoch]) -> int:
-        """Each is what its updates add up to, where all of them were ever seen; how many those are."""
+        """Each is what its updates add up to, after what the epochs before it leave, where all of them were ever seen;
+        how many those are."""
         trainer = Trainer(self._run, self._node)
+        sums = list(sums)
         seen = [closed for closed in sums if self._has_all(closed)]
+        taken = {closed.epoch for closed in sums if closed not in seen}
+        for closed in sums:
+            if closed.epoch in taken:
+                trainer.replica.adopt(closed.epoch, closed.coefficients, ())
         for bundle in self._bundles.values():
-            if any(bundle.step // self._run.seedflood.refresh_period == closed.epoch for closed in seen):
+            if bundle.step // self._run.seedflood.refresh_period not in taken:
                 trainer.replica.apply(bundle.updates())
         for closed in seen:
             expected = unpack(trainer.replica.sum_epoch(closed.epoch), trainer.replica.epoch_bytes)
