@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    ahead,
     apply,
     audits,
     dtype,
@@ -56,6 +57,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "server": server.run,
 }
 LONG = (
+    "ahead",
     "audits",
     "exchange",
     "forger",
@@ -115,6 +117,7 @@ def main(
     """Runs benchmarks and prints their metrics: medians over repetitions, with spread and target."""
     known: dict[str, Callable[[], dict[str, Metric]]] = {
         **BENCHMARKS,
+        "ahead": ahead.run,
         "audits": audits.run,
         "exchange": exchange.run,
         "forger": forger.run,

@@ -2,8 +2,9 @@
 
 Models of half a million parameters that can add two numbers of two digits, or play Countdown with three numbers, in a
 third of the cases (`tools/pretrain_arithmetic.py`). 128 texts a step: 4 origins with 4 prompts and 8 texts for each.
-The swarm is real daemons on a ring. AdamW and TRL are one process. Their learning rate is the best of three with run
-seed 1, which favours them a little; the swarm has its default.
+The swarm is real daemons on a ring; `early` and `new` are one at rank 8 in one process, with texts that are two rounds
+old, and without. AdamW and TRL are one process. Their learning rate is the best of three with run seed 1, which favours
+them a little; the swarm has its default.
 
 What counts is how often a text that is sampled for a held-out prompt is right, by transformers' own generation: 500
 prompts, 4 texts each. Beside it is the perplexity of the held-out rows with their answers. Seconds are of all
@@ -30,12 +31,14 @@ from torch.nn.utils import clip_grad_norm_
 
 from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, Facts, ring
-from seedflood.config import RunSettings
+from seedflood.config import NodeSettings, RunSettings
 from seedflood.training.evaluation import evaluate
 from seedflood.training.models import BaseModel, load_model
 from seedflood.training.objectives.reward import PromptBatch, Reward
 from seedflood.training.randomness import derive_key
 from seedflood.training.rewards.scores import make_scorer
+from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.shards import equal_shares
 from seedflood.training.sources import read_data
 from seedflood.training.tasks import load_task
 
@@ -58,7 +61,7 @@ class Kind(NamedTuple):
 
 
 KINDS = {"addition": Kind("exact", 4, 0.18), "countdown": Kind("countdown", 12, 0.10)}
-LINES = ("rank-8", "rank-32", "adamw", "grpo")
+LINES = ("rank-8", "rank-32", "new", "early", "adamw", "grpo")
 PARTS = (*KINDS, *LINES, LONG)
 
 
@@ -214,6 +217,21 @@ def _last(lines: Sequence[Facts], name: str) -> float:
     return float(next(line[name] for line in reversed(lines) if name in line))
 
 
+def _rehearsed(ahead: int) -> Callable[[Bench, int, float, Path], tuple[Path, float]]:
+    """All origins in one process, by the code of the swarm at rank 8."""
+
+    def train(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float]:
+        run = RunSettings.of(**bench.settings(seed, estimate="gradient", rank=8, ahead=ahead))
+        node = NodeSettings(data=str(bench.rows), state=home, threads=1)
+        rehearsal = Rehearsal(run, equal_shares(node, ORIGINS))
+        while rehearsal.step < run.steps:
+            rehearsal.advance()
+        rehearsal.trainers[0].complete()
+        return rehearsal.trainers[0].export(home / "model", ""), 0.0
+
+    return train
+
+
 def _adamw(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float]:
     """All weights, by the objective of the swarm: the same prompts and texts at the first step."""
     base = load_model(str(bench.model))
@@ -292,6 +310,8 @@ TRAINERS: Mapping[str, Callable[[Bench, int, float, Path], tuple[Path, float]]] 
     "base": _base,
     "rank-8": _swarm(8),
     "rank-32": _swarm(32),
+    "new": _rehearsed(0),
+    "early": _rehearsed(2),
     "adamw": _adamw,
     "grpo": _grpo,
 }

@@ -22,8 +22,9 @@ def rows(tmp_path):
     return str(path)
 
 
-async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_and_more_reward(cluster, rows):
-    run = {**RUN, "clients": 3, "refresh_period": 12, "learning_rate": 0.1}
+@pytest.mark.parametrize("ahead", [0, 2])
+async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_and_more_reward(cluster, rows, ahead):
+    run = {**RUN, "clients": 3, "refresh_period": 12, "learning_rate": 0.1, "ahead": ahead}
     await cluster.start("a", [], run, {"data": rows, "evaluate_examples": 16})
     await cluster.start("b", ["a"], run, {"data": rows, "dtype": "bfloat16", "micro_batch": 3})
     c = await cluster.start("c", ["a", "b"], run, {"data": rows})
@@ -60,6 +61,8 @@ async def test_a_rate_whose_first_step_promises_too_much_of_the_reward_is_halved
         ({"objective": {"score_sha256": "0" * 64}}, "take score_sha256 out"),
         ({"objective": {"task": "lm", "score": "numeric"}}, 'score is for task = "reward", but task is "lm"'),
         ({"objective": {"task": "lm", "group": 4}}, 'group is for task = "reward"'),
+        ({"objective": {"task": "lm", "ahead": 2}}, 'ahead is for task = "reward"'),
+        ({"objective": {"ahead": 9}}, "ahead"),
     ],
 )
 def test_settings_with_which_nothing_can_be_rewarded_are_refused(changes, sentence):

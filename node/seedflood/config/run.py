@@ -34,7 +34,7 @@ WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat", "r
 OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient"}}
 """What a run of task "reward" has that says nothing else: each of four prompts gets a group of texts."""
 
-KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature")
+KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature", "ahead")
 """Of `[run.objective]`, for this task alone."""
 
 
@@ -65,6 +65,12 @@ class ObjectiveSettings(Section):
     group: int = Field(8, ge=2, le=1024, description='Task "reward": texts per prompt, which are compared.')
     max_new_tokens: int = Field(64, ge=1, description='Task "reward": tokens of a text at most.')
     temperature: float = Field(1.0, gt=0, le=10, description='Task "reward": at which texts are drawn.')
+    ahead: int = Field(
+        0,
+        ge=0,
+        le=8,
+        description='Task "reward": rounds whose texts a host may write before their time, while it waits for others.',
+    )
 
     @property
     def is_code(self) -> bool:

@@ -46,7 +46,7 @@ class Compute:
     def _end(self, done: Done) -> None:
         for fact in done.facts:
             self._heard(fact)
-        if done.rest is not None:
-            self.put(done.rest)
         if done.answer is not None:
             self._drive(lambda: self.driver.answered(done.answer))
+        if done.rest is not None:
+            self.put(done.rest)

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import VOCABULARY, tiny_base, tiny_replica
 
-from seedflood.training.objectives.reward import PromptExample, Reward, Writer, WrittenBatch, advantages_of
+from seedflood.training.objectives.language_modelling import measure_tokens
+from seedflood.training.objectives.reward import (
+    CLIP,
+    EarlyBatch,
+    PromptExample,
+    Reward,
+    Writer,
+    WrittenBatch,
+    advantages_of,
+    clipped_ratio,
+)
 from seedflood.training.seedflood.rewarded import measure_rewarded
 
 GROUP, TOKENS_MAX = 4, 3
@@ -100,7 +110,7 @@ def test_validation_draws_the_same_texts_every_time_and_counts_what_is_missing()
 def test_each_origin_and_step_writes_texts_of_its_own(monkeypatch):
     replica, objective, seen = tiny_replica(estimate="gradient"), objective_of(has_small_first), []
     write = objective.write
-    monkeypatch.setattr(objective, "write", lambda model, batch, keys: seen.append(keys) or write(model, batch, keys))
+    monkeypatch.setattr(objective, "write", lambda *one, **how: seen.append(one[2]) or write(*one, **how))
     for place in ((1, 0), (1, 1), (2, 0), (1, 0)):
         prompts = objective.collate(EXAMPLES, 0)
         measure_rewarded(
@@ -108,3 +118,52 @@ def test_each_origin_and_step_writes_texts_of_its_own(monkeypatch):
         )
     assert seen[0] == seen[3]
     assert len({key for keys in seen for key in keys}) == 3 * len(EXAMPLES) * GROUP
+
+
+def slope_of(replica, objective, batch):
+    a_PF = replica._a_F.detach().clone().unsqueeze(0).requires_grad_()
+    replica.live.a_PF = a_PF
+    objective.measure(replica.causal, batch).minimised_sums.sum().backward()
+    return a_PF.grad
+
+
+def early_and_new():
+    """The same texts as early ones and as new ones, and who wrote them."""
+    replica, objective = tiny_replica("llama", estimate="gradient"), objective_of(has_small_first)
+    prompts = objective.collate(EXAMPLES, 0)
+    early, new = (objective.write(replica.causal, prompts, range(12), is_early=one).batch for one in (True, False))
+    assert type(early) is EarlyBatch
+    assert type(new) is WrittenBatch
+    return replica, objective, early, new
+
+
+def test_at_a_ratio_of_1_early_texts_have_exactly_the_slope_of_new_ones():
+    replica, objective, early, new = early_and_new()
+    losses_N = measure_tokens(replica.causal, new)[0].detach().flatten().to(torch.float64)
+    marks_BT = early.is_trained_BT
+    assert early.before_BT[marks_BT].numpy() == pytest.approx(losses_N.numpy(), abs=1e-5), "rounding apart"
+    early.before_BT[marks_BT] = losses_N
+    slope_PF = slope_of(replica, objective, early)
+    assert slope_PF.any()
+    assert torch.equal(slope_PF, slope_of(replica, objective, new))
+
+
+def test_tokens_that_have_become_likely_enough_teach_nothing_more():
+    """All were far less likely when they were written: only those of bad texts still count."""
+    replica, objective, early, _ = early_and_new()
+    early.before_BT[early.is_trained_BT] += 1.0
+    bad = early.rows((early.advantage_B < 0).nonzero().squeeze(1))
+    slope_PF = slope_of(replica, objective, early)
+    torch.testing.assert_close(slope_PF, slope_of(replica, objective, bad))
+    assert slope_PF.any()
+
+
+@given(st.floats(-3, 3), st.floats(-1, 1))
+def test_the_slope_along_a_log_probability_is_that_of_the_clipped_surrogate(log_ratio, advantage):
+    """By autograd, from min(r A, clip(r) A) as it stands in the paper."""
+    log_N = torch.tensor([log_ratio], dtype=torch.float64, requires_grad=True)
+    advantage_N = torch.tensor([advantage], dtype=torch.float64)
+    ratio_N = log_N.exp()
+    torch.minimum(ratio_N * advantage_N, ratio_N.clamp(1 - CLIP, 1 + CLIP) * advantage_N).sum().backward()
+    found_N = advantage_N * clipped_ratio(log_N.detach(), advantage_N)
+    torch.testing.assert_close(found_N, log_N.grad, rtol=1e-12, atol=1e-12)

@@ -7,6 +7,7 @@ from families import family_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import FAMILIES, VOCABULARY, some_updates, tiny_base, tiny_settings, tiny_tokenizer
+from torch.nn.functional import cross_entropy
 
 from seedflood.training.models import prepare_model
 from seedflood.training.objectives.writing import write
@@ -29,29 +30,32 @@ PROMPTS = st.lists(st.integers(1, VOCABULARY - 1), min_size=1, max_size=9)
 
 
 def slowly(model, prompt, noise_N, ends, temperature=1.0):
-    """One text by whole passes, without a cache."""
-    tokens = list(prompt)
+    """One text by whole passes, without a cache, and the losses of its tokens."""
+    tokens, losses = list(prompt), []
     for number in noise_N.tolist():
         logits_V = model.logits(model.hidden_states(torch.tensor([tokens])))[0, -1].to(torch.float64)
         total_V = torch.softmax(logits_V / temperature, 0).cumsum(0)
         tokens.append(int((total_V <= number * float(total_V[-1])).sum()))
+        losses.append(float(cross_entropy(logits_V / temperature, torch.tensor(tokens[-1]))))
         if tokens[-1] in ends:
             break
-    return tokens[len(prompt) :]
+    return tokens[len(prompt) :], losses
 
 
 @settings(max_examples=30)
 @given(st.lists(PROMPTS, min_size=1, max_size=4), st.integers(1, 3), st.integers(0, 2**63), st.sampled_from([0.5, 1.0]))
 def test_a_text_follows_from_its_prompt_and_noise_whatever_is_written_beside_it(prompts, group, key, temperature):
     noise_BN = uniform(range(key, key + len(prompts) * group), TOKENS_MAX)
-    texts = write(MODEL, prompts, noise_BN, {END}, tokens_max=TOKENS_MAX, temperature=temperature)
+    written = write(MODEL, prompts, noise_BN, {END}, tokens_max=TOKENS_MAX, temperature=temperature)
     with torch.inference_mode():
         expected = [
             slowly(MODEL, prompt, noise_BN[place * group + k], {END}, temperature)
             for place, prompt in enumerate(prompts)
             for k in range(group)
         ]
-    assert texts == expected
+    assert [text.tokens for text in written] == [tokens for tokens, _ in expected]
+    for text, (_, losses) in zip(written, expected, strict=True):
+        assert text.losses == pytest.approx(losses, abs=1e-4)
 
 
 @given(st.lists(PROMPTS, min_size=1, max_size=4))
@@ -60,9 +64,10 @@ def test_without_noise_the_most_likely_tokens_are_written(prompts):
     nearly_certain = torch.full((len(prompts), TOKENS_MAX), 0.5, dtype=torch.float64)
     with torch.inference_mode():
         expected = [
-            slowly(MODEL, prompt, noise_N, {END}, 1e-6) for prompt, noise_N in zip(prompts, nearly_certain, strict=True)
+            slowly(MODEL, prompt, noise_N, {END}, 1e-6)[0]
+            for prompt, noise_N in zip(prompts, nearly_certain, strict=True)
         ]
-    assert write(MODEL, prompts, None, {END}, tokens_max=TOKENS_MAX) == expected
+    assert [text.tokens for text in write(MODEL, prompts, None, {END}, tokens_max=TOKENS_MAX)] == expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)

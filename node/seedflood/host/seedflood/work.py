@@ -22,22 +22,33 @@ class Applied(NamedTuple):
     halvings: int
 
 
+class WriteAhead(NamedTuple):
+    """Write the texts of a step behind this one, which was measured last."""
+
+    after: int
+
+
 class Work:
-    """Carries out jobs. Facts of them: `Applied`, and the `Round` that was measured. is_closed: the node is going, and
-    reads nothing more for jobs."""
+    """Carries out jobs, and has texts written ahead where there is nothing else to do: those of one step are a job, and
+    the next ones come behind all that was ordered meanwhile.
+
+    Facts of jobs: `Applied`, and the `Round` that was measured. is_closed: the node is going, and reads nothing more
+    for jobs.
+    """
 
     def __init__(self, origin: OriginId, trainer: Trainer) -> None:
         """Called on the loop."""
         self.is_closed = False
+        self._measured = -1
         self._origin = origin
         self._trainer = trainer
         self._loop = asyncio.get_running_loop()
 
-    def begin(self, job: Job) -> Callable[[], Done]:
+    def begin(self, job: Job | WriteAhead) -> Callable[[], Done]:
         """What the compute thread is to do."""
         return lambda: self._carry_out(job)
 
-    def _carry_out(self, job: Job) -> Done:
+    def _carry_out(self, job: Job | WriteAhead) -> Done:
         trainer = self._trainer
         match job:
             case ClosedWindow():
@@ -45,7 +56,12 @@ class Work:
                 return Done(None, [Applied(job.steps[1], trainer.replica.halvings)])
             case Measure(step, count):
                 measured = trainer.measure(self._origin, step, count)
-                return Done(Measured(step, measured.probes), [measured])
+                self._measured = step + count - 1
+                more = WriteAhead(self._measured) if trainer.run.objective.ahead else None
+                return Done(Measured(step, measured.probes), [measured], more)
+            case WriteAhead(after):
+                is_wanted = after == self._measured and not self.is_closed
+                return Done(rest=job if is_wanted and trainer.write_ahead(self._origin, after) else None)
             case TakeDigest(frontier_digest):
                 return Done(ReplicaDigest(frontier_digest, trainer.digest()))
             case SumEpoch(epoch, frontier):

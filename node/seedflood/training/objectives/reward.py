@@ -8,6 +8,11 @@ unbiased. Nothing is divided by the deviation within a group or by the length of
 promises with what is lost, could not be used. Texts of a group without a difference have no advantage, so they are
 left out, and no backward pass is made for them.
 
+A text may have been written *early*, by the replica as it was some rounds ago. Then each of its tokens counts by the
+ratio r of its probability now to that of then, as long as r has not gone too far already: what is maximised is
+min(r A, clip(r, 1 - e, 1 + e) A), with the advantage A, as in PPO (arXiv 1707.06347) and GRPO. Where r is 1 that has
+the slope above.
+
 Shapes: B texts, T tokens, N tokens that were written, P variants.
 """
 
@@ -24,8 +29,11 @@ from seedflood.training.objectives.batches import Batch, MarkedBatch, pad
 from seedflood.training.objectives.language_modelling import measure_tokens
 from seedflood.training.objectives.objective import Example
 from seedflood.training.objectives.score import Score
-from seedflood.training.objectives.writing import write
+from seedflood.training.objectives.writing import Text, write
 from seedflood.training.randomness import derive_key, uniform
+
+CLIP = 0.2
+"""By how much the ratio of an early text may differ from 1 (e above): that of PPO and GRPO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +61,17 @@ class WrittenBatch(MarkedBatch):
     advantage_B: Tensor
 
 
-class Answer(NamedTuple):
-    """A text after a prompt, with its tokens, and what it is worth."""
+@dataclass(frozen=True, slots=True)
+class EarlyBatch(WrittenBatch):
+    """Texts that an earlier replica has written. before_BT: the loss of each of their tokens then, float64."""
 
-    tokens: list[int]
+    before_BT: Tensor
+
+
+class Answer(NamedTuple):
+    """A text after a prompt, as it was written and as it is read, and what it is worth."""
+
+    written: Text
     text: str
     reward: float
 
@@ -100,8 +115,11 @@ class Reward:
         same whenever the prompt is asked, and of one by the most likely tokens, `greedy`."""
         if isinstance(batch, WrittenBatch):
             loss_PN, _ = measure_tokens(model, batch, variants, self.writer.temperature)
-            advantage_N = batch.advantage_B.repeat_interleave(batch.is_target_BT().sum(dim=1))
-            loss_P = (loss_PN.to(torch.float64) * advantage_N.view(variants, -1)).sum(dim=1)
+            weight_N = batch.advantage_B.repeat_interleave(batch.is_target_BT().sum(dim=1))
+            if isinstance(batch, EarlyBatch):
+                now_N, before_N = loss_PN.detach().flatten(), batch.before_BT[:, 1:][batch.is_target_BT()]
+                weight_N = weight_N * clipped_ratio(before_N - now_N, weight_N)
+            loss_P = (loss_PN.to(torch.float64) * weight_N.view(variants, -1)).sum(dim=1)
             return Score({"loss": loss_P}, torch.full_like(loss_P, self.count(batch) // variants).long(), "loss")
         assert isinstance(batch, PromptBatch), "rewards are for what was written after prompts"
         keys = [derive_key("text", example.prompt) for example in batch.examples]
@@ -119,8 +137,8 @@ class Reward:
         means = score.means()
         return {name: means[name] for name in self.names}
 
-    def write(self, model: CausalModel, batch: PromptBatch, keys: Sequence[int]) -> Written:
-        """A group of texts for each prompt, to learn from. keys: as for `answer`."""
+    def write(self, model: CausalModel, batch: PromptBatch, keys: Sequence[int], *, is_early: bool = False) -> Written:
+        """A group of texts for each prompt, to learn from. keys: as for `answer`. is_early: another replica learns."""
         answers, group = self.answer(model, batch.examples, keys), len(keys) // len(batch.examples)
         rewards = [answer.reward for answer in answers]
         advantages = [one for k in range(0, len(rewards), group) for one in advantages_of(rewards[k : k + group])]
@@ -129,12 +147,16 @@ class Reward:
         if not kept:
             return Written(None, 0.0, mean)
         prompts = [batch.examples[k // group].tokens for k in kept]
-        pairs = [(prompt, answers[k].tokens) for prompt, k in zip(prompts, kept, strict=True)]
-        tokens_BT, lengths_B = pad([(*prompt, *text) for prompt, text in pairs], self.writer.pad_token)
-        marks_BT, _ = pad([[0] * len(prompt) + [1] * len(text) for prompt, text in pairs], 0)
+        pairs = [(prompt, answers[k].written) for prompt, k in zip(prompts, kept, strict=True)]
+        tokens_BT, lengths_B = pad([(*prompt, *text.tokens) for prompt, text in pairs], self.writer.pad_token)
+        marks_BT, _ = pad([[0] * len(prompt) + [1] * len(text.tokens) for prompt, text in pairs], 0)
         advantage_B = torch.tensor([advantages[k] for k in kept], dtype=torch.float64)
-        written = WrittenBatch(tokens_BT, lengths_B, marks_BT.to(torch.bool), advantage_B)
-        return Written(written, len(kept) / len(rewards), mean)
+        parts = tokens_BT, lengths_B, marks_BT.to(torch.bool), advantage_B
+        if not is_early:
+            return Written(WrittenBatch(*parts), len(kept) / len(rewards), mean)
+        before_BT = torch.zeros(tokens_BT.shape, dtype=torch.float64)
+        before_BT[parts[2]] = torch.tensor([loss for _, text in pairs for loss in text.losses], dtype=torch.float64)
+        return Written(EarlyBatch(*parts, before_BT), len(kept) / len(rewards), mean)
 
     def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:
         """Of each prompt in turn. keys: of the noise, one for each text, as many for each prompt; none: one text each,
@@ -145,10 +167,18 @@ class Reward:
         ends = model.ends.union(writer.ends)
         texts = write(model, prompts, noise_BN, ends, tokens_max=writer.tokens_max, temperature=writer.temperature)
         group, answers = len(texts) // len(prompts), []
-        for k, tokens in enumerate(texts):
-            example, text = examples[k // group], writer.decode(tokens)
-            answers.append(Answer(tokens, text, self.score(example.prompt, text, example.columns or {})))
+        for k, written in enumerate(texts):
+            example, text = examples[k // group], writer.decode(written.tokens)
+            answers.append(Answer(written, text, self.score(example.prompt, text, example.columns or {})))
         return answers
+
+
+def clipped_ratio(log_ratio_N: Tensor, advantage_N: Tensor) -> Tensor:
+    """What the slope of a token's log-probability is multiplied with, beside its advantage: the ratio, and 0 where it
+    is clipped."""
+    ratio_N = log_ratio_N.exp()
+    is_far_N = torch.where(advantage_N > 0, ratio_N > 1 + CLIP, ratio_N < 1 - CLIP)
+    return ratio_N.masked_fill(is_far_N, 0.0)
 
 
 def advantages_of(rewards: Sequence[float]) -> list[float]:

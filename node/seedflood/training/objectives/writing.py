@@ -13,6 +13,7 @@ Shapes: B texts, T tokens, V vocabulary, N new tokens at most.
 """
 
 from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +22,14 @@ from seedflood.training.causal import CausalModel
 
 LOGIT_ELEMENTS_MAX = 1 << 24
 """Logits of texts that are written together: 128 MiB in float64."""
+
+
+class Text(NamedTuple):
+    """tokens: with the one that ended it, if it did not reach the limit. losses: of each token, minus the log of the
+    probability with which it was drawn; 0 of the most likely ones."""
+
+    tokens: list[int]
+    losses: list[float]
 
 
 @torch.inference_mode()
@@ -32,14 +41,13 @@ def write(
     *,
     tokens_max: int,
     temperature: float = 1.0,
-) -> list[list[int]]:
-    """As many texts for each prompt, one prompt's after the other's: their tokens, with the one of `ends` that ended a
-    text, if it did not reach tokens_max.
+) -> list[Text]:
+    """As many texts for each prompt, one prompt's after the other's; each ends with one of `ends`, or at tokens_max.
 
     noise_BN: float64, a row per text; None: one text each, of the most likely tokens. prompts: none is empty.
     """
     group = 1 if noise_BN is None else len(noise_BN) // len(prompts)
-    texts: list[list[int]] = [[] for _ in range(len(prompts) * group)]
+    texts = [Text([], [])] * (len(prompts) * group)
     for places in _together(prompts, tokens_max, max(1, LOGIT_ELEMENTS_MAX // (group * model.vocabulary_size))):
         rows = [place * group + k for place in places for k in range(group)]
         noise = None if noise_BN is None else noise_BN[rows].to(model.device)
@@ -67,10 +75,11 @@ def _write(
     ends: Container[int],
     tokens_max: int,
     temperature: float,
-) -> list[list[int]]:
+) -> list[Text]:
     position = min(map(len, prompts))
     texts = [list(prompt) for prompt in prompts for _ in range(group)]
     begins = [len(text) for text in texts]
+    losses: list[list[float]] = [[] for _ in texts]
     cache = model.new_cache()
     shared_BT = torch.tensor([prompt[:position] for prompt in prompts], device=model.device)
     hidden_BD = model.hidden_states(shared_BT, cache)[:, -1].repeat_interleave(group, dim=0)
@@ -80,17 +89,19 @@ def _write(
     while True:
         index_B = torch.tensor([max(0, position - begins[row]) for row in going])
         noise_B = None if noise_BN is None else noise_BN[going, index_B]
-        drawn = _draw(model.logits(hidden_BD), noise_B, temperature).tolist()
+        drawn_B, loss_B = _draw(model.logits(hidden_BD), noise_B, temperature)
+        drawn = zip(going, drawn_B.tolist(), loss_B.tolist(), strict=True)
         kept = []
-        for place, (row, token) in enumerate(zip(going, drawn, strict=True)):
+        for place, (row, token, loss) in enumerate(drawn):
             text = texts[row]
             if len(text) == position:
                 text.append(token)
+                losses[row].append(loss)
             is_over = len(text) > begins[row] and (text[-1] in ends or len(text) == begins[row] + tokens_max)
             if not is_over:
                 kept.append(place)
         if not kept:
-            return [text[begin:] for text, begin in zip(texts, begins, strict=True)]
+            return [Text(text[begin:], of) for text, begin, of in zip(texts, begins, losses, strict=True)]
         if len(kept) < len(going):
             cache.batch_select_indices(torch.tensor(kept, device=model.device))
             going = [going[place] for place in kept]
@@ -99,10 +110,12 @@ def _write(
         position += 1
 
 
-def _draw(logits_BV: Tensor, noise_B: Tensor | None, temperature: float) -> Tensor:
-    """A token of each row, (B,) int64. noise_B: None: the most likely ones."""
+def _draw(logits_BV: Tensor, noise_B: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
+    """A token of each row, (B,) int64, and its loss, (B,) float64. noise_B: None: the most likely ones."""
     if noise_B is None:
-        return logits_BV.argmax(dim=-1)
-    sum_BV = torch.softmax(logits_BV.to(torch.float64) / temperature, dim=-1).cumsum(dim=-1)
+        return logits_BV.argmax(dim=-1), torch.zeros(len(logits_BV), dtype=torch.float64)
+    share_BV = torch.softmax(logits_BV.to(torch.float64) / temperature, dim=-1)
+    sum_BV = share_BV.cumsum(dim=-1)
     wanted_B1 = (noise_B * sum_BV[:, -1]).unsqueeze(1)
-    return torch.searchsorted(sum_BV, wanted_B1, right=True).squeeze(1).clamp_(max=sum_BV.shape[1] - 1)
+    drawn_B1 = torch.searchsorted(sum_BV, wanted_B1, right=True).clamp_(max=sum_BV.shape[1] - 1)
+    return drawn_B1.squeeze(1), -share_BV.gather(1, drawn_B1).squeeze(1).log()

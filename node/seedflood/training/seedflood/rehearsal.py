@@ -2,8 +2,8 @@
 
 In strict windows every replica holds the same updates when it measures, so one replica serves all origins. Each origin
 has rows of its own and measures on them. What all of them told is applied when the last one has measured, or with
-`delay = D` that many rounds later. The code is that of a daemon (`Trainer`), so a rehearsal ends with the weights of
-the run whose origins have these ids.
+`delay = D` that many rounds later; with `ahead`, texts are as old as they may be. The code is that of a daemon
+(`Trainer`), so a rehearsal ends with the weights of the run whose origins have these ids.
 """
 
 from collections import deque
@@ -45,6 +45,10 @@ class Rehearsal:
         told = [
             Turn(origin, step, trainer.measure(origin, step, count)) for origin, trainer in enumerate(self.trainers, 1)
         ]
+        if self.run.objective.ahead:
+            for origin, trainer in enumerate(self.trainers, 1):
+                while trainer.write_ahead(origin, step + count - 1):
+                    pass
         self._on_the_way.append(
             [Update(one.origin, at, probe) for one in told for at, probe in enumerate(one.round.probes, step)]
         )

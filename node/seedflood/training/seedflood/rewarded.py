@@ -1,14 +1,45 @@
-"""The gradient of what is missing of the reward: texts first, then their slopes, both by the replica as it stands."""
+"""The gradient of what is missing of the reward: texts first, then their slopes, both by the replica as it stands.
 
+With `ahead = D` a host writes the texts of the next D rounds while it waits for others, by the replica as it stands
+then, and so hides the network behind the writing. Only texts are old, and not slopes: these are of the replica to which
+they are added, so that it costs little, where late gradients (`delay`) cost much. What was written and not yet told is
+the host's own: a crash loses it, and nobody hears of that.
+"""
+
+import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
 from seedflood.training.objectives.batches import Batch
-from seedflood.training.objectives.reward import PromptBatch, Reward
+from seedflood.training.objectives.reward import PromptBatch, Reward, Written
 from seedflood.training.randomness import derive_key
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.replica import Replica
+
+
+class Texts(NamedTuple):
+    """Of a step. rounds: so many before its own they were written. halvings: of the rate, then. seconds: that writing
+    and scoring took."""
+
+    written: Written
+    rounds: int
+    halvings: int
+    seconds: float
+
+
+def write_texts(replica: Replica, objective: Reward, prompts: Batch, place: tuple[int, int], rounds: int = 0) -> Texts:
+    """Writes and scores, by the replica as it stands. place: origin and step.
+
+    The noise of each text follows from run seed, origin, step and its number, so nobody chooses its texts.
+    """
+    assert isinstance(prompts, PromptBatch), "the texts are written here"
+    begun = time.perf_counter()
+    count = len(prompts.examples) * objective.writer.group
+    keys = [derive_key("text", replica.subspace.run_seed, *place, text) for text in range(count)]
+    written = objective.write(replica.causal, prompts, keys, is_early=rounds > 0)
+    return Texts(written, rounds, replica.halvings, time.perf_counter() - begun)
 
 
 def measure_rewarded(
@@ -17,19 +48,21 @@ def measure_rewarded(
     prompts: Batch,
     place: tuple[int, int],
     slopes_of: Callable[[Batch], Gradient],
+    early: Texts | None = None,
 ) -> Gradient:
     """The slopes along all coordinates of 1 - mean reward of the texts of a step, which is told as the loss. place:
-    origin and step. slopes_of: the slopes of what is minimised, as a mean over texts.
+    origin and step. slopes_of: the slopes of what is minimised, as a mean over texts. early: what was written before;
+    not used if the run has gone back since.
 
-    The noise of each text follows from run seed, origin, step and its number, so nobody chooses its texts. Without a
-    difference within any group the slopes are zero, and nothing is computed for them.
+    Without a difference within any group the slopes are zero, and nothing is computed for them.
     """
-    assert isinstance(prompts, PromptBatch), "the texts are written here"
     replica.open_epoch(replica.epoch_of(place[1]))
-    count = len(prompts.examples) * objective.writer.group
-    keys = [derive_key("text", replica.subspace.run_seed, *place, text) for text in range(count)]
-    written = objective.write(replica.causal, prompts, keys)
+    if early is None or early.halvings != replica.halvings:
+        early = write_texts(replica, objective, prompts, place)
+    written = early.written
     loss, figures = 1 - written.reward, {"texts_that_differ_in_reward": written.share}
+    if early.rounds:
+        figures["texts_rounds_old"] = early.rounds
     if written.batch is None:
         return Gradient(torch.zeros(replica.subspace.size), loss, figures)
     return Gradient(slopes_of(written.batch).slope_F * written.share, loss, figures)

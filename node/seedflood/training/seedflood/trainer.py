@@ -28,7 +28,7 @@ from seedflood.training.objectives.reward import Reward
 from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.seedflood.rewarded import measure_rewarded
+from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
 from seedflood.training.seedflood.schedule import ONE, Schedule
 from seedflood.training.seedflood.telling import Teller
 from seedflood.training.shards import Shard
@@ -39,8 +39,8 @@ from seedflood.training.tasks import Task
 class Round:
     """What an origin measured in one round: what is told of each step, and facts for the log.
 
-    step: the first one. loss: mean over the round of the training loss at the centre. seconds: wall clock. figures: of
-    its last batch, by name.
+    step: the first one. loss: mean over the round of the training loss at the centre. seconds: wall clock, with what
+    was written before for it. figures: of its last batch, by name.
     """
 
     step: int
@@ -82,6 +82,8 @@ class Trainer:
         """The form of what is told of a step; whoever receives updates checks it."""
         self._teller = self._make_teller()
         self._figures: Mapping[str, float] = {}
+        self._early: dict[int, Texts] = {}
+        """By the steps for which they were written."""
 
     def _make_teller(self) -> Teller | None:
         return None if isinstance(self.telling, Pairs) else Teller(self.telling)
@@ -102,6 +104,7 @@ class Trainer:
         other.node = node
         other.task = load_rows(self.run, node, self.replica.base)
         other.task.drop_others()
+        other._early = {}
         other.rows = self.rows._replace(place=other.task.shard.index, shares=other.task.shard.count)
         return other
 
@@ -115,15 +118,31 @@ class Trainer:
             measured = self.replica.measure_together(step, seeds, self.task.objective, batch, by)
         else:
             measured = self._measure_in_turn(origin, step, count)
+        early = [self._early[one].seconds for one in range(step, step + count) if one in self._early]
         return Round(
             step,
             tuple(result.told for result in measured),
             sum(result.loss for result in measured) / count,
-            time.perf_counter() - begun,
+            time.perf_counter() - begun + sum(early),
             all(result.is_finite for result in measured),
             any(result.is_clipped for result in measured),
             self._figures,
         )
+
+    def write_ahead(self, origin: OriginId, after: int) -> bool:
+        """Writes the texts of one step that has none yet, of the `ahead` rounds behind `after`, the last step that was
+        measured. False: there is no such step. All other texts are dropped."""
+        count = self.run.seedflood.local_steps
+        wanted = range(after + 1, min(after + 1 + self.run.objective.ahead * count, self.run.steps))
+        self._early = {step: texts for step, texts in self._early.items() if step in wanted}
+        step = next((step for step in wanted if step not in self._early), None)
+        if step is None:
+            return False
+        objective, rounds = self.task.objective, 1 + (step - wanted.start) // count
+        assert isinstance(objective, Reward), "only what is rewarded is written"
+        batch = self.task.batch(origin, step)
+        self._early[step] = write_texts(self.replica, objective, batch, (origin, step), rounds)
+        return True
 
     def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
         """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we
@@ -143,6 +162,7 @@ class Trainer:
         model cannot be loaded any more.
         """
         epoch = self.replica.epoch
+        self._early.clear()
         del self.replica  # before the new one is loaded: there may not be memory for two
         base = load_base(self.run, self.node)
         if base.digest != self.base_digest:
@@ -184,7 +204,8 @@ class Trainer:
             is_checkpointed=self.node.saves_memory,
         )
         if isinstance(objective, Reward):
-            slopes = measure_rewarded(self.replica, objective, batch, (origin, step), slopes_of)
+            early = self._early.get(step)
+            slopes = measure_rewarded(self.replica, objective, batch, (origin, step), slopes_of, early)
         else:
             slopes = slopes_of(batch)
         self._figures = slopes.figures
