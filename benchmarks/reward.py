@@ -1,10 +1,10 @@
 """What a swarm learns by reward, against AdamW on all weights by the same objective, and against GRPO of TRL.
 
-Models of half a million parameters that can add two numbers of two digits, or play Countdown with three numbers, in a
-third of the cases (`tools/pretrain_arithmetic.py`). 128 texts a step: 4 origins with 4 prompts and 8 texts for each.
-The swarm is real daemons on a ring; `early` and `new` are one at rank 8 in one process, with texts that are two rounds
-old, and without. AdamW and TRL are one process. Their learning rate is the best of three with run seed 1, which favours
-them a little; the swarm has its default.
+Models of half a million parameters that can add two numbers of two digits, play Countdown with three numbers, or sort
+six digits, in a third of the cases (`tools/pretrain_arithmetic.py`). 128 texts a step: 4 origins with 4 prompts and 8
+texts for each. The swarm is real daemons on a ring; `early` and `new` are one at rank 8 in one process, with texts that
+are two rounds old, and without. AdamW and TRL are one process. Their learning rate is the best of three with run seed
+1, which favours them a little; the swarm has its default, but for `tenfold`, rank 8 at ten times of it.
 
 What counts is how often a text that is sampled for a held-out prompt is right, by transformers' own generation: 500
 prompts, 4 texts each. Beside it is the perplexity of the held-out rows with their answers. Seconds are of all
@@ -32,6 +32,7 @@ from torch.nn.utils import clip_grad_norm_
 from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, Facts, ring
 from seedflood.config import NodeSettings, RunSettings
+from seedflood.identity import Identity
 from seedflood.training.evaluation import evaluate
 from seedflood.training.models import BaseModel, load_model
 from seedflood.training.objectives.reward import PromptBatch, Reward
@@ -41,6 +42,7 @@ from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.shards import equal_shares
 from seedflood.training.sources import read_data
 from seedflood.training.tasks import load_task
+from study.methods.seedflood import frame_bytes
 
 SEEDS = (1, 2, 3)
 ORIGINS, PROMPTS, GROUP = 4, 4, 8
@@ -53,22 +55,29 @@ WAIT_SECONDS_MAX = 3600.0
 
 
 class Kind(NamedTuple):
-    """tokens: of a text at most. gain: what rank 8 should win in 100 steps, of 1."""
+    """tokens: of a text at most. gains: what should be won, of 1, by line and steps."""
 
     score: str
     tokens: int
-    gain: float
+    gains: Mapping[tuple[str, int], float]
 
 
-KINDS = {"addition": Kind("exact", 4, 0.18), "countdown": Kind("countdown", 12, 0.10)}
-LINES = ("rank-8", "rank-32", "new", "early", "adamw", "grpo")
-PARTS = (*KINDS, *LINES, LONG)
+SUMS = {("rank-8", 100): 0.18, ("rank-32", 100): 0.24, ("rank-8", 240): 0.28, ("rank-32", 240): 0.42}
+KINDS = {
+    "addition": Kind("exact", 4, SUMS),
+    "countdown": Kind("countdown", 12, {("rank-8", 100): 0.10}),
+    "sorting": Kind("exact", 7, {("rank-8", 100): 0.10}),
+}
+LINES = ("rank-8", "rank-32", "adamw", "grpo")
+ASIDE = ("rank-5", "rank-6", "tenfold", "new", "early")
+"""Only by name."""
+PARTS = (*KINDS, *LINES, *ASIDE, LONG)
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """right: how often a sampled text is right, in the end. greedy: the most likely one. tokens: written, 0 if nobody
-    counted. sent_bytes: per origin, step and link."""
+    """right: how often a sampled text is right, in the end. greedy: the most likely one. sent_bytes: per origin, step
+    and link. update_bytes: of the frame of an update, of the first step."""
 
     kind: str
     line: str
@@ -80,14 +89,22 @@ class Course:
     cpu_seconds: float
     seconds: float
     sent_bytes: float = 0.0
+    update_bytes: float = 0.0
     rate: float = 0.0
+
+
+class Sizes(NamedTuple):
+    """As in `Course`."""
+
+    sent_bytes: float = 0.0
+    update_bytes: float = 0.0
 
 
 def run(parts: Sequence[str] = (), folder: Path | None = None) -> dict[str, Metric]:
     """parts: kinds and lines; without, all. And LONG, for more steps."""
     steps = LONG_STEPS if LONG in parts else STEPS
     kinds = [kind for kind in KINDS if kind in parts] or list(KINDS)
-    lines = [line for line in LINES if line in parts] or list(LINES)
+    lines = [line for line in (*LINES, *ASIDE) if line in parts] or list(LINES)
     metrics: dict[str, Metric] = {}
     with TemporaryDirectory(prefix="seedflood-reward-") as home:
         for kind in kinds:
@@ -100,15 +117,20 @@ def run(parts: Sequence[str] = (), folder: Path | None = None) -> dict[str, Metr
 
 def _metrics(base: Course, courses: Sequence[Course]) -> dict[str, Metric]:
     name = f"reward.{base.kind}.{courses[0].line}"
-    target = KINDS[base.kind].gain if courses[0].line == "rank-8" else None
+    target = KINDS[base.kind].gains.get((courses[0].line, courses[0].steps))
     gain = make_metric([one.right - base.right for one in courses], target, more_is_better=True)
     return {
         f"{name}.gain": gain,
         f"{name}.right": make_metric([one.right for one in courses]),
         f"{name}.perplexity_ratio": make_metric([one.perplexity / base.perplexity for one in courses]),
         f"{name}.cpu_seconds": make_metric([one.cpu_seconds for one in courses]),
-        f"{name}.bytes_per_step": make_metric([one.sent_bytes for one in courses]),
+        f"{name}.link_bytes_per_step": make_metric([one.sent_bytes for one in courses]),
+        f"{name}.update_bytes": make_metric([one.update_bytes for one in courses]),
     }
+
+
+Trainer = Callable[["Bench", int, float, Path], tuple[Path, Sizes]]
+"""(bench, run seed, learning rate, an empty folder) -> the trained model, in that folder."""
 
 
 class Bench:
@@ -157,9 +179,9 @@ class Bench:
                 return course
         before, began = _cpu_seconds(), time.monotonic()
         with TemporaryDirectory(prefix="seedflood-reward-") as home:
-            model, sent = TRAINERS[line](self, seed, rate, Path(home))
+            model, sizes = TRAINERS[line](self, seed, rate, Path(home))
             spent = _cpu_seconds() - before, time.monotonic() - began
-            course = self._judge(Course(*wanted[:4], 0.0, 0.0, 0.0, *spent, sent, rate), model)
+            course = self._judge(Course(*wanted[:4], 0.0, 0.0, 0.0, *spent, *sizes, rate), model)
         with self._kept.open("a") as kept:
             kept.write(json.dumps(asdict(course)) + "\n")
         print(course, file=sys.stderr, flush=True)
@@ -189,17 +211,22 @@ class Bench:
         return mean(score(prompts[k // count], text, rows[k // count]) for k, text in enumerate(texts))
 
 
-def _base(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float]:
-    return bench.model, 0.0
+def _base(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes]:
+    return bench.model, Sizes()
 
 
-def _swarm(rank: int) -> Callable[[Bench, int, float, Path], tuple[Path, float]]:
-    """Real daemons; the first one exports what they have learned."""
+def _swarm(rank: int, times: float = 1.0) -> Trainer:
+    """Real daemons; the first one exports what they have learned. times: the default rate."""
 
-    def train(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float]:
+    def train(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes]:
+        run = bench.settings(seed, estimate="gradient", rank=rank)
+        hosts = equal_shares(NodeSettings(data=str(bench.rows), state=home), ORIGINS)
+        beside = Rehearsal(RunSettings.of(**run), hosts)
+        update_bytes = mean(frame_bytes(one, Identity.generate(), beside.run.run_id()) for one in beside.advance())
+        if times != 1.0:
+            run["learning_rate"] = times * beside.learning_rate
         node = {"data": str(bench.rows), "progress_seconds": 0.0}
         each = [{**node, **({"export": str(home / "export")} if k == 0 else {})} for k in range(ORIGINS)]
-        run = bench.settings(seed, estimate="gradient", rank=rank)
         with Cluster(home, ORIGINS, ring(ORIGINS), run=run, node=each) as cluster:
             for one in cluster.nodes:
                 one.start()
@@ -208,7 +235,7 @@ def _swarm(rank: int) -> Callable[[Bench, int, float, Path], tuple[Path, float]]
         digests = {result["digest"] for result in results}
         assert len(digests) == 1, f"replicas differ: {digests}"
         sent = [_last(seen, "sent_bytes") for seen in lines]
-        return home / "export", mean(sent) / bench.steps / 2  # links of a ring
+        return home / "export", Sizes(mean(sent) / bench.steps / 2, update_bytes)  # links of a ring
 
     return train
 
@@ -217,22 +244,22 @@ def _last(lines: Sequence[Facts], name: str) -> float:
     return float(next(line[name] for line in reversed(lines) if name in line))
 
 
-def _rehearsed(ahead: int) -> Callable[[Bench, int, float, Path], tuple[Path, float]]:
+def _rehearsed(ahead: int) -> Trainer:
     """All origins in one process, by the code of the swarm at rank 8."""
 
-    def train(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float]:
+    def train(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes]:
         run = RunSettings.of(**bench.settings(seed, estimate="gradient", rank=8, ahead=ahead))
         node = NodeSettings(data=str(bench.rows), state=home, threads=1)
         rehearsal = Rehearsal(run, equal_shares(node, ORIGINS))
         while rehearsal.step < run.steps:
             rehearsal.advance()
         rehearsal.trainers[0].complete()
-        return rehearsal.trainers[0].export(home / "model", ""), 0.0
+        return rehearsal.trainers[0].export(home / "model", ""), Sizes()
 
     return train
 
 
-def _adamw(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float]:
+def _adamw(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes]:
     """All weights, by the objective of the swarm: the same prompts and texts at the first step."""
     base = load_model(str(bench.model))
     settings = RunSettings.of(**bench.settings(seed, estimate="gradient"))
@@ -258,10 +285,10 @@ def _adamw(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, floa
         optimizer.zero_grad()
     base.model.save_pretrained(home / "model")
     base.tokenizer.save_pretrained(home / "model")
-    return home / "model", 0.0
+    return home / "model", Sizes()
 
 
-def _grpo(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float]:
+def _grpo(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes]:
     """TRL: its own texts, advantages divided by the deviation of their group, and no penalty for leaving the base."""
     from transformers import AutoTokenizer
     from trl.trainer.grpo_config import GRPOConfig
@@ -303,13 +330,13 @@ def _grpo(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, float
     )
     trainer.train()
     trainer.save_model(str(home / "model"))
-    return home / "model", 0.0
+    return home / "model", Sizes()
 
 
-TRAINERS: Mapping[str, Callable[[Bench, int, float, Path], tuple[Path, float]]] = {
+TRAINERS: Mapping[str, Trainer] = {
     "base": _base,
-    "rank-8": _swarm(8),
-    "rank-32": _swarm(32),
+    **{f"rank-{rank}": _swarm(rank) for rank in (5, 6, 8, 32)},
+    "tenfold": _swarm(8, 10.0),
     "new": _rehearsed(0),
     "early": _rehearsed(2),
     "adamw": _adamw,
