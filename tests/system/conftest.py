@@ -1,6 +1,7 @@
 """Real daemons as processes, on loopback or in network namespaces, with the embedded model."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,19 @@ def root() -> None:
     """Skips the test where file systems and networks cannot be made."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount a file system or to make network namespaces")
+
+
+@pytest.fixture
+def small_disk(root: None, hosts: Hosts, tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 megabytes: the journal, with its log file of 4, has enough of it."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m,mode=0700", "seedflood-test", folder], check=True, timeout=30
+    )
+    yield folder
+    hosts.close()
+    subprocess.run(["umount", folder], check=True, timeout=30)
 
 
 @pytest.fixture

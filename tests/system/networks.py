@@ -10,6 +10,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -55,6 +56,11 @@ class Network:
         for device in ("lo", f"port{number}"):
             _ip("-n", space, "link", "set", device, "up")
         return f"{address}:{PORT}", space
+
+    def attach_two_and_two(self) -> dict[str, Sequence[str]]:
+        """Hosts 0 and 1 on one side, 2 and 3 on the other: on a ring the links 1-2 and 3-0 use the cable."""
+        addresses, spaces = zip(*(self.attach(side) for side in (0, 0, 1, 1)), strict=True)
+        return {"addresses": addresses, "spaces": spaces}
 
     def attach_behind_nat(self, side: int, *, mtu: int = 1500) -> str:
         """One more host, behind a router of its own on this side: its namespace. It reaches everyone under the address

@@ -63,6 +63,10 @@ class Host:
         """The last step that it told of."""
         return next((line["step"] for line in reversed(self.events) if line.get("event") == "progress"), 0)
 
+    def move_state(self, folder: Path) -> None:
+        settings = self.folder / "peers.toml"
+        settings.write_text(settings.read_text().replace(str(self.folder / "state"), str(folder)))
+
     def start(self, *arguments: str) -> "Host":
         self.close()
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}

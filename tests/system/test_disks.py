@@ -2,8 +2,7 @@
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,9 @@ GRADIENT = {"estimate": "gradient", "steps": 120, "refresh_period": 16}
 """By Adam, in strict windows."""
 
 
-@pytest.fixture
-def small_disk(root: None, hosts: Hosts, tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 megabytes: the journal, with its log file of 4, has enough of it."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16m,mode=0700", "seedflood-test", folder], check=True, timeout=30
-    )
-    yield folder
-    hosts.close()
-    subprocess.run(["umount", folder], check=True, timeout=30)
-
-
-def move_state(host: Host, folder: Path) -> None:
-    settings = host.folder / "peers.toml"
-    settings.write_text(settings.read_text().replace(str(host.folder / "state"), str(folder)))
-
-
 def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, small_disk: Path):
     a, b, c = made = hosts.make(3, PATH, {"steps": 800, "window": "bounded"})
-    move_state(b, small_disk)
+    b.move_state(small_disk)
     for host in made:
         host.start()
     b.wait_for("progress", step=20)
@@ -66,7 +47,7 @@ def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, s
 
 def test_under_gradients_all_wait_for_a_node_with_a_full_disk_and_lose_nothing(hosts: Hosts, small_disk: Path):
     a, b, c = made = hosts.make(3, PATH, GRADIENT)
-    move_state(b, small_disk)
+    b.move_state(small_disk)
     for host in made:
         host.start()
     b.wait_for("progress", step=40)  # epochs have been closed before

@@ -3,22 +3,15 @@
 import pytest
 from ledgers import check_replays, finish
 from networks import Network
-from processes import Host, Hosts, ring
+from processes import Hosts, ring
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def make(hosts: Hosts, network: Network, **run: object) -> list[Host]:
-    """Hosts 0 and 1 on one side, 2 and 3 on the other; links 1-2 and 3-0 use the cable."""
-    addresses, spaces = zip(*(network.attach(side) for side in (0, 0, 1, 1)), strict=True)
-    made = hosts.make(4, ring(4), run, addresses=addresses, spaces=spaces)
+def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(hosts: Hosts, network: Network):
+    made = hosts.make(4, ring(4), {"steps": 150}, **network.attach_two_and_two())
     for host in made:
         host.start()
-    return made
-
-
-def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(hosts: Hosts, network: Network):
-    made = make(hosts, network, steps=150)
     made[0].wait_for("progress", step=30)
     network.cut()
     for host in made:
@@ -32,7 +25,9 @@ def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(
 
 
 def test_in_bounded_windows_both_halves_go_on_and_have_the_same_in_the_end(hosts: Hosts, network: Network):
-    made = make(hosts, network, steps=800, window="bounded")
+    made = hosts.make(4, ring(4), {"steps": 800, "window": "bounded"}, **network.attach_two_and_two())
+    for host in made:
+        host.start()
     made[0].wait_for("progress", step=30)
     network.cut()
     for host in made:
