@@ -43,6 +43,7 @@ def simulate(
         typer.Option("--closed", help="Only hosts on a roster take part; it changes meanwhile, and strangers dial."),
     ] = False,
     relays: Annotated[int, typer.Option(min=0, help="How many hosts more that only relay (seedflood).")] = 0,
+    reward: Annotated[bool, typer.Option("--reward", help="What is told is as in runs by reward (seedflood).")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Runs the real protocol under a virtual clock, with faults, and judges it from outside.
@@ -57,7 +58,8 @@ def simulate(
         python -m simulation --mode gasloc --clients 12 --steps 48 --faults crashes
     """
     facts = {"clients": clients, "topology": topology, "seed": seed, "steps": steps, "profile": faults}
-    runs, plan = _plan(mode, window, closed=closed, **facts, **({"relays": relays} if relays else {}))
+    own = {"window": window, "relays": relays, "reward": reward}
+    runs, plan = _plan(mode, {name: value for name, value in own.items() if value}, closed=closed, **facts)
     if seeds is None:
         result = runs.simulate(plan)
         bad = [] if result.is_good else [result]
@@ -79,19 +81,21 @@ def simulate(
         raise DivergenceError(f"promises were broken; run again with --seed {bad[0].plan.seed} to see how.")
 
 
-def _plan(mode: str, window: WindowRule | None, **facts: Any) -> tuple[Any, Any]:
-    """How runs of this mode are simulated (its module `runs`), and what is to be. Raises UsageError."""
+def _plan(mode: str, own: Mapping[str, Any], **facts: Any) -> tuple[Any, Any]:
+    """How runs of this mode are simulated (its module `runs`), and what is to be. own: options of SeedFlood. Raises
+    UsageError."""
     if mode not in SIMULATED:
         raise UsageError(f'unknown mode "{mode}"; choose one of {", ".join(SIMULATED)}.')
     if mode == "gasloc":
-        if window is not None:
-            raise UsageError("--window is for --mode seedflood: rounds of gasloc have no windows.")
+        if own:
+            raise UsageError(f"--{next(iter(own))} is for --mode seedflood.")
         from simulation.gasloc import runs as gasloc_runs
 
         return gasloc_runs, gasloc_runs.Plan(**facts)
     from simulation.seedflood import runs
 
-    return runs, runs.Plan(window=window or "strict", **facts)
+    window, relays = own.get("window", "strict"), own.get("relays", 0)
+    return runs, runs.Plan(window=window, relays=relays, tell="rewards" if own.get("reward") else None, **facts)
 
 
 def main() -> None:

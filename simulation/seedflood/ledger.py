@@ -270,7 +270,7 @@ def weigh(update: Update, telling: Telling = PAIRS) -> int:
         loss, scalar = told
     else:
         assert isinstance(telling, Coefficients)
-        loss, scalar = 0, _number(decode_coefficients(telling, told))
+        loss, scalar = update.loss, _number(decode_coefficients(telling, told))
     name = struct.pack(">QQI", update.origin, update.step, loss)
     weights = hashlib.sha256(name).digest()[:COEFFICIENTS]
     return scalar * sum((weight + 1) << (64 * k) for k, weight in enumerate(weights))

@@ -1,10 +1,11 @@
 """The updates that simulated origins publish: any that the run allows, drawn from the seed of the world."""
 
 import random
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_MAX, Told
+from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, Told
 from seedflood.protocol.seedflood.payload import (
     VALUE_MAX,
     Coefficients,
@@ -14,10 +15,23 @@ from seedflood.protocol.seedflood.payload import (
 )
 from seedflood.protocol.seedflood.rules import Rules
 
-Tell = Literal["pairs", "coefficients"]
-TELLS: tuple[Tell, ...] = get_args(Tell)
+Tell = Literal["pairs", "coefficients", "rewards"]
+TELLS: tuple[Tell, ...] = ("pairs", "coefficients")
+"""One of these is drawn if the plan names none."""
 
 SCALAR_SEEN_MAX = 1 << 24
+
+PROMPTS, GROUP = 4, 8
+DIFFERING = 0.3
+"""The share of groups in which texts may differ in their reward. A quarter of the steps has none."""
+WAVE_STEPS, GOOD_STEPS = 32, 12
+"""Rewards are high for so many steps of a wave, and then low: as in a run that unlearns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards(Coefficients):
+    """As coefficients, of hosts that learn by reward: what is lost is a share of few texts, and the gradient is zero
+    where no group of them has a difference."""
 
 
 def make_telling(tell: Tell, rng: random.Random) -> Telling:
@@ -25,8 +39,9 @@ def make_telling(tell: Tell, rng: random.Random) -> Telling:
     match tell:
         case "pairs":
             return Pairs()
-        case "coefficients":
-            return Coefficients(tuple(rng.randint(1, 9) for _ in range(rng.randint(1, 4))))
+        case "coefficients" | "rewards":
+            groups = tuple(rng.randint(1, 9) for _ in range(rng.randint(1, 4)))
+            return Rewards(groups) if tell == "rewards" else Coefficients(groups)
 
 
 def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[Told, ...]:
@@ -36,6 +51,14 @@ def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
 
 def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> Told:
     match rules.telling:
+        case Rewards(groups) as telling:
+            chance = 0.8 if step % WAVE_STEPS < GOOD_STEPS else 0.2
+            sizes = [1 if rng.random() < DIFFERING else GROUP for _ in range(PROMPTS)]
+            right = [size * sum(rng.random() < chance for _ in range(GROUP // size)) for size in sizes]
+            most = VALUE_MAX if any(0 < one < GROUP for one in right) else 0
+            values = [rng.randint(-most, most) for _ in range(telling.values)]
+            loss = round((1 - sum(right) / (PROMPTS * GROUP)) * 2**LOSS_UNIT_BITS)
+            return encode_coefficients(telling, [rng.randint(0, telling.exponent_max) for _ in groups], values, loss)
         case Coefficients(groups) as telling:
             exponents = [rng.randint(0, telling.exponent_max) for _ in groups]
             values = [rng.randint(-VALUE_MAX, VALUE_MAX) for _ in range(telling.values)]

@@ -25,11 +25,19 @@ def test_runs_of_every_mode_can_be_simulated(monkeypatch, capsys, mode, closed):
     assert (code, json.loads(out)["violations"], json.loads(out)["healed"]) == (0, [], True)
 
 
+@pytest.mark.parametrize("window", ["strict", "none"])
+def test_runs_by_reward_can_be_simulated(monkeypatch, capsys, window):
+    how = ["--reward", "--clients", "3", "--steps", "4", "--window", window, "--json"]
+    code, out, _ = run(monkeypatch, capsys, *how)
+    assert (code, json.loads(out)["tell"], json.loads(out)["healed"]) == (0, "rewards", True)
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [
         (["--mode", "other"], "choose one of seedflood, gasloc"),
         (["--mode", "gasloc", "--window", "strict"], "--window is for --mode seedflood"),
+        (["--mode", "gasloc", "--reward"], "--reward is for --mode seedflood"),
         (["--mode", "gasloc", "--faults", "amnesia"], "unknown fault profile"),
         (["--faults", "cuts"], "add --closed to --faults cuts"),
     ],
