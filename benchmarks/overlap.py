@@ -92,10 +92,10 @@ def least_delay(shared: Path, nodes: int, waiting: Pace) -> tuple[int, Pace]:
     raise RuntimeError(f"on a ring of {nodes} no delay up to {DELAY_MAX} rounds was enough")
 
 
-def pace(shared: Path, nodes: int, settings: Run) -> Pace:
+def pace(shared: Path, nodes: int, settings: Run, rounds: int = ROUNDS) -> Pace:
     """Of real daemons, over a run of so many rounds."""
-    rounds = settings.get("local_steps", 1)
-    steps = (ROUNDS + WARM_UP_ROUNDS) * rounds
+    local_steps = settings.get("local_steps", 1)
+    steps = (rounds + WARM_UP_ROUNDS) * local_steps
     run = {**_task(shared), **settings, "clients": nodes, "steps": steps, "refresh_period": steps}
     node = {"data": str(shared / "data" / "sst2"), "progress_seconds": 0.0}
     edges = ring(nodes)
@@ -106,7 +106,7 @@ def pace(shared: Path, nodes: int, settings: Run) -> Pace:
         with DelayedLinks(targets, LINK_SECONDS), cluster:
             for one in cluster.nodes:
                 one.start()
-            paces = [_pace_of(one, rounds) for one in cluster.nodes]
+            paces = [_pace_of(one, local_steps) for one in cluster.nodes]
     work, wall = (sum(parts) / nodes for parts in zip(*paces, strict=True))
     found = Pace(work, wall)
     _tell(f"ring of {nodes}, {dict(settings)}", found)

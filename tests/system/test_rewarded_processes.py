@@ -19,6 +19,7 @@ RUN = {
     "task": "reward",
     "estimate": "gradient",
     "max_new_tokens": 1,
+    "ahead": 2,
     "batch_size": 4,
     "steps": 36,
     "refresh_period": 12,
