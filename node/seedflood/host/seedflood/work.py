@@ -39,10 +39,11 @@ class Work:
     def __init__(self, origin: OriginId, trainer: Trainer) -> None:
         """Called on the loop."""
         self.is_closed = False
-        self._measured = -1
         self._origin = origin
         self._trainer = trainer
         self._loop = asyncio.get_running_loop()
+        self._measured = -1
+        """The last step."""
 
     def begin(self, job: Job | WriteAhead) -> Callable[[], Done]:
         """What the compute thread is to do."""
