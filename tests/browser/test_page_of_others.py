@@ -71,6 +71,13 @@ def test_its_figures_stand_in_a_table_with_their_curves(shown: Page, strange):
     }
 
 
+def test_what_a_model_wrote_is_text_and_never_markup(shown: Page, strange):
+    said = "2+2= → <img src=x onerror=alert(1)> 4 (reward 0)"
+    strange.node.show(words={"worst_text": said})
+    shown.wait_for_row("algorithm-figures", "worst text", said)
+    assert shown.read("return document.querySelectorAll('#algorithm-figures img').length") == 0
+
+
 def test_it_warns_of_hosts_that_are_the_only_way_between_others(shown: Page, strange):
     assert shown.text("network-hint") == "Who is linked with whom, as all hosts state it."
     strange.node.show(cut_vertices=(2,))

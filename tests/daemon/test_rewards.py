@@ -36,7 +36,11 @@ async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_an
     assert first["loss_after"] == pytest.approx(1 - first["reward_after"], abs=1e-5)
     said = [sample["after"] for sample in first["samples"]]
     assert said == ["even [reward 1]"] * 3
-    assert 0 <= c.engine.view(0.0).figures["texts_that_differ_in_reward"] <= 1
+    view = c.engine.view(0.0)
+    assert 0 <= view.figures["texts_that_differ_in_reward"] <= 1
+    assert view.figures["nats_per_token"] >= 0
+    assert view.words["best_text"].endswith("(reward 1)")
+    assert first["perplexity_after"] < 1.5 * first["perplexity_before"]
 
 
 async def test_a_rate_whose_first_step_promises_too_much_of_the_reward_is_halved_before_it(cluster, rows):

@@ -91,7 +91,7 @@ def status_table(said: dict[str, Any]) -> Table:
         "unlearns": _show_rise(progress["rise"]),
         "evaluated": _show_evaluation(said["history"]["figures"]),
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
-        "partners": ", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said["words"].items()),
+        "besides": ", ".join(f"{name.replace('_', ' ')}: {text}" for name, text in said["words"].items()),
         "roster": _show_roster(said["roster"]) if said["members"] else "not known yet: the node loads",
         "course": _show_course(of_node["course"]),
         "window": _show_window(said["window"]) if run["window"] else "",

@@ -137,7 +137,9 @@ class Results:
             result, seconds = done
             self._occasions.took(seconds, self._hub.measured_seconds)
             figures = result.rounded()
-            self._hub.evaluated(step, figures, result.rows, find_rise(step, result.loss, self.report.best))
+            texts = result.rows if self._settings.run.objective.task == "reward" else 0
+            rise = find_rise(step, result.loss, self.report.best, texts)
+            self._hub.evaluated(step, figures, result.rows, rise)
             self._remember(step, result.loss)
             then({**figures, "rows": result.rows})
 

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import VOCABULARY, tiny_base, tiny_replica
 
+from seedflood.training.objectives.batches import TextBatch, pad
 from seedflood.training.objectives.language_modelling import measure_tokens
 from seedflood.training.objectives.reward import (
     CLIP,
+    SHOWN_MAX,
     EarlyBatch,
     PromptExample,
     Reward,
@@ -102,9 +104,30 @@ def test_validation_draws_the_same_texts_every_time_and_counts_what_is_missing()
     first, again = (objective.measure(model, objective.collate(EXAMPLES, 0)) for _ in range(2))
     assert objective.figures(first) == objective.figures(again)
     figures = objective.figures(first)
-    assert list(figures) == ["reward", "greedy", "loss"]
+    assert sorted(figures) == sorted(objective.names)
+    lost = [measure_tokens(model, TextBatch(*pad([one.tokens], 0)))[0].mean() for one in EXAMPLES]
+    assert figures["perplexity"] == pytest.approx(math.exp(sum(lost) / len(lost)), rel=1e-5)
     assert figures["loss"] == pytest.approx(1 - figures["reward"])
     assert first.minimised == "loss"
+
+
+def test_the_best_and_the_worst_text_are_shown_and_neither_is_long():
+    texts = {0: "a" * 999, 1: "b"}
+    example = PromptExample((2, 3), prompt="p" * 999, columns={})
+    writer = Writer(lambda tokens: texts[tokens[0] % 2], (), 0, 16, 1, 1.0)
+    objective = Reward(lambda prompt, text, columns: float(text == "b"), writer)
+    written = objective.write(tiny_base().causal, objective.collate([example], 0), range(16))
+    assert written.best == f"…{'p' * SHOWN_MAX} → b (reward 1)"
+    assert written.worst == f"…{'p' * SHOWN_MAX} → {'a' * SHOWN_MAX}… (reward 0)"
+
+
+def test_the_entropy_of_texts_is_estimated_by_what_was_drawn():
+    model, example = tiny_base().causal, EXAMPLES[0]
+    hidden_1D = model.hidden_states(torch.tensor([example.tokens]))[:, -1]
+    share_V = torch.softmax(model.logits(hidden_1D)[0].to(torch.float64), 0)
+    objective = Reward(lambda *_: 0.0, Writer(str, (), 0, 4096, 1, 1.0))
+    written = objective.write(model, objective.collate([example], 0), range(4096))
+    assert written.entropy == pytest.approx(float(-(share_V * share_V.log()).sum()), abs=0.05)
 
 
 def test_each_origin_and_step_writes_texts_of_its_own(monkeypatch):

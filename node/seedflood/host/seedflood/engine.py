@@ -41,6 +41,7 @@ from seedflood.training.seedflood.control import Control, block_length
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
+from seedflood.transport.texts import plain
 
 TOO_LONG = "the first step would be too long for this model: the learning rate was halved before it"
 UNLEARNED = "the hosts lose more than before: back to the best state, with half the learning rate"
@@ -49,6 +50,9 @@ WORSE = (
     "with a lower learning rate"
 )
 FAST = "the learning rate is more than twice the default, and only strict windows halve one that is too high"
+
+WORDS_CHARACTERS_MAX = 400
+"""Of what a model wrote, which may be anything."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -103,6 +107,7 @@ class SeedfloodEngine(Engine):
         self._oddities: Counter[str] = Counter()
         self._news = 0
         self._figures: Mapping[str, float] = {}
+        self._words: Mapping[str, str] = {}
         """Of our last batch."""
         self._halvings: int | None = None
         """How often the learning rate has been halved; None before the first window of this process."""
@@ -144,7 +149,8 @@ class SeedfloodEngine(Engine):
         view = super().view(now)
         rate = self.trainer.rate_of(view.step, self._halvings or 0)
         figures = {"learning_rate": rate, "rate_halvings": self._halvings or 0.0}
-        view = replace(view, figures={**view.figures, **self._observer.figures, **self._figures, **figures})
+        figures = {**view.figures, **self._observer.figures, **self._figures, **figures}
+        view = replace(view, figures=figures, words={**view.words, **self._words})
         return view if self.auditor is None else self.auditor.add_to(view)
 
     def used(self) -> Use:
@@ -209,6 +215,7 @@ class SeedfloodEngine(Engine):
     def _measured(self, measured: Round) -> None:
         self._shell.identity.use()
         self._figures = measured.figures
+        self._words = {name: plain(text, WORDS_CHARACTERS_MAX) for name, text in measured.words.items()}
         if self.auditor is not None:
             self.auditor.audits.note(measured.probes)
         loss = round(measured.loss, 4) if measured.is_finite else None

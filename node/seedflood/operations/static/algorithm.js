@@ -14,6 +14,9 @@ const WRITERS = [
   [/tokens|halvings$|^round$|^exchanges|equal_replicas$|^slow_links$/, count],
 ];
 
+/** What a model wrote: of any length up to a bound, in a place that stays as high as it is. */
+const isText = (name) => name.endsWith("_text");
+
 function write(name, value) {
   const [, spell] = WRITERS.find(([pattern]) => pattern.test(name)) ?? [null, figure];
   return spell(value);
@@ -46,7 +49,8 @@ function warnOfCuts({ cut_vertices: cuts, members }) {
 }
 
 function showFigures({ figures, words, history }) {
-  const names = [...Object.keys(words), ...Object.keys(figures)];
+  const told = Object.keys(words);
+  const names = [...told.filter((name) => !isText(name)), ...Object.keys(figures), ...told.filter(isText)];
   byId("algorithm").hidden = names.length === 0;
   reconcile(byId("algorithm-figures").tBodies[0], names, {
     key: (name) => name,
@@ -55,10 +59,12 @@ function showFigures({ figures, words, history }) {
         "tr",
         {},
         make("th", { scope: "row", title: name }, name.replaceAll("_", " ")),
-        make("td", {}, makeSpark()),
-        make("td", { class: "number" }),
+        ...(isText(name)
+          ? [make("td", { colspan: 2 }, make("div", { class: "sample", tabindex: 0 }))]
+          : [make("td", {}, makeSpark()), make("td", { class: "number" })]),
       ),
     update: (row, name) => {
+      if (isText(name)) return setText(row.lastElementChild.firstElementChild, words[name]);
       const [, spark, value] = row.children;
       setAttribute(spark.firstElementChild.firstElementChild, "points", outline(history.algorithm[name] ?? []));
       setText(value, name in words ? words[name] : write(name, figures[name]));

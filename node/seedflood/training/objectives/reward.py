@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from seedflood.training.causal import CausalModel
-from seedflood.training.objectives.batches import Batch, MarkedBatch, pad
-from seedflood.training.objectives.language_modelling import measure_tokens
+from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
+from seedflood.training.objectives.language_modelling import PERPLEXITY_LOG_MAX, measure_tokens
 from seedflood.training.objectives.objective import Example
 from seedflood.training.objectives.score import Score
 from seedflood.training.objectives.writing import Text, write
@@ -34,6 +34,9 @@ from seedflood.training.randomness import derive_key, uniform
 
 CLIP = 0.2
 """By how much the ratio of an early text may differ from 1 (e above): that of PPO and GRPO."""
+
+SHOWN_MAX = 160
+"""Characters of a prompt, and of a text after it, that people are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,23 @@ class Answer(NamedTuple):
     text: str
     reward: float
 
+    def after(self, prompt: str) -> str:
+        """For people: the end of the prompt, the beginning of the text, and the reward."""
+        begin, end = "…" * (len(prompt) > SHOWN_MAX), "…" * (len(self.text) > SHOWN_MAX)
+        return f"{begin}{prompt[-SHOWN_MAX:]} → {self.text[:SHOWN_MAX]}{end} (reward {self.reward:g})"
+
 
 class Written(NamedTuple):
     """What was written at a step. batch: the texts of groups with a difference; None if there is none. share: of all
-    texts that are in it. reward: the mean of all texts."""
+    texts that are in it. reward: the mean of all texts. entropy: nats per token, estimated by what was drawn. best,
+    worst: two of the texts."""
 
     batch: WrittenBatch | None
     share: float
     reward: float
+    entropy: float
+    best: str
+    worst: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,7 @@ class Writer:
 class Reward:
     """score: (prompt, text, columns of the row) -> reward in 0..1."""
 
-    names: tuple[str, ...] = ("reward", "greedy", "loss")
+    names: tuple[str, ...] = ("reward", "greedy", "loss", "perplexity")
 
     def __init__(self, score: Callable[[str, str, Mapping[str, Any]], float], writer: Writer) -> None:
         self.score = score
@@ -112,7 +124,8 @@ class Reward:
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
         """Of texts: what teaches, over texts. Of prompts, for people: `reward` of one text each, by noise that is the
-        same whenever the prompt is asked, and of one by the most likely tokens, `greedy`."""
+        same whenever the prompt is asked, and of one by the most likely tokens, `greedy`; and what the tokens of the
+        prompts lose, each prompt counting the same. Nobody rewards these, so they show what the model forgets."""
         if isinstance(batch, WrittenBatch):
             loss_PN, _ = measure_tokens(model, batch, variants, self.writer.temperature)
             weight_N = batch.advantage_B.repeat_interleave(batch.is_target_BT().sum(dim=1))
@@ -125,7 +138,10 @@ class Reward:
         keys = [derive_key("text", example.prompt) for example in batch.examples]
         drawn, likely = self.answer(model, batch.examples, keys), self.answer(model, batch.examples)
         reward, greedy = (math.fsum(answer.reward for answer in answers) for answers in (drawn, likely))
-        sums = {"reward": reward, "greedy": greedy, "loss": len(batch.examples) - reward}
+        nats_1N, _ = measure_tokens(model, TextBatch(batch.tokens_BT, batch.lengths_B))
+        count_B = batch.lengths_B - 1
+        nats = float((nats_1N[0].to(torch.float64) / count_B.repeat_interleave(count_B)).sum())
+        sums = {"reward": reward, "greedy": greedy, "loss": len(batch.examples) - reward, "nats": nats}
         means_P = {name: torch.tensor([value], dtype=torch.float64) for name, value in sums.items()}
         return Score(means_P, torch.tensor([len(batch.examples)]), "loss")
 
@@ -134,8 +150,10 @@ class Reward:
         return len(batch.lengths_B)
 
     def figures(self, score: Score) -> dict[str, float]:
+        """The means, and the perplexity of the prompts."""
         means = score.means()
-        return {name: means[name] for name in self.names}
+        perplexity = math.exp(min(means.pop("nats"), PERPLEXITY_LOG_MAX))
+        return {**means, "perplexity": perplexity}
 
     def write(self, model: CausalModel, batch: PromptBatch, keys: Sequence[int], *, is_early: bool = False) -> Written:
         """A group of texts for each prompt, to learn from. keys: as for `answer`. is_early: another replica learns."""
@@ -143,9 +161,13 @@ class Reward:
         rewards = [answer.reward for answer in answers]
         advantages = [one for k in range(0, len(rewards), group) for one in advantages_of(rewards[k : k + group])]
         kept = [k for k in range(len(rewards)) if any(advantages[k // group * group :][:group])]
-        mean = math.fsum(rewards) / len(rewards)
+        losses = [loss for answer in answers for loss in answer.written.losses]
+        order = sorted(range(len(rewards)), key=rewards.__getitem__)
+        best, worst = (answers[k].after(batch.examples[k // group].prompt) for k in (order[-1], order[0]))
+        means = math.fsum(rewards) / len(rewards), math.fsum(losses) / len(losses)
+        facts = (len(kept) / len(rewards), *means, best, worst)
         if not kept:
-            return Written(None, 0.0, mean)
+            return Written(None, *facts)
         prompts = [batch.examples[k // group].tokens for k in kept]
         pairs = [(prompt, answers[k].written) for prompt, k in zip(prompts, kept, strict=True)]
         tokens_BT, lengths_B = pad([(*prompt, *text.tokens) for prompt, text in pairs], self.writer.pad_token)
@@ -153,10 +175,10 @@ class Reward:
         advantage_B = torch.tensor([advantages[k] for k in kept], dtype=torch.float64)
         parts = tokens_BT, lengths_B, marks_BT.to(torch.bool), advantage_B
         if not is_early:
-            return Written(WrittenBatch(*parts), len(kept) / len(rewards), mean)
+            return Written(WrittenBatch(*parts), *facts)
         before_BT = torch.zeros(tokens_BT.shape, dtype=torch.float64)
         before_BT[parts[2]] = torch.tensor([loss for _, text in pairs for loss in text.losses], dtype=torch.float64)
-        return Written(EarlyBatch(*parts, before_BT), len(kept) / len(rewards), mean)
+        return Written(EarlyBatch(*parts, before_BT), *facts)
 
     def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:
         """Of each prompt in turn. keys: of the noise, one for each text, as many for each prompt; none: one text each,

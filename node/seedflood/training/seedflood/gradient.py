@@ -28,12 +28,13 @@ call."""
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient in the subspace. slope_F: dL/dA, float32 in host memory. loss: mean over the batch. figures: what else
-    people may want to know of the batch."""
+    """A gradient in the subspace. slope_F: dL/dA, float32 in host memory. loss: mean over the batch. figures, words:
+    what else people may want to know of the batch."""
 
     slope_F: Tensor
     loss: float
     figures: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 def gradient(

@@ -60,9 +60,9 @@ def measure_rewarded(
     if early is None or early.halvings != replica.halvings:
         early = write_texts(replica, objective, prompts, place)
     written = early.written
-    loss, figures = 1 - written.reward, {"texts_that_differ_in_reward": written.share}
+    batch, share = written.batch, written.share
+    figures = {"texts_that_differ_in_reward": share, "nats_per_token": written.entropy}
     if early.rounds:
         figures["texts_rounds_old"] = early.rounds
-    if written.batch is None:
-        return Gradient(torch.zeros(replica.subspace.size), loss, figures)
-    return Gradient(slopes_of(written.batch).slope_F * written.share, loss, figures)
+    slope_F = torch.zeros(replica.subspace.size) if batch is None else slopes_of(batch).slope_F * share
+    return Gradient(slope_F, 1 - written.reward, figures, {"best_text": written.best, "worst_text": written.worst})

@@ -40,7 +40,7 @@ class Round:
     """What an origin measured in one round: what is told of each step, and facts for the log.
 
     step: the first one. loss: mean over the round of the training loss at the centre. seconds: wall clock, with what
-    was written before for it. figures: of its last batch, by name.
+    was written before for it. figures, words: of its last batch, by name.
     """
 
     step: int
@@ -50,6 +50,7 @@ class Round:
     is_finite: bool
     is_clipped: bool
     figures: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trainer:
@@ -81,7 +82,8 @@ class Trainer:
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
         self._teller = self._make_teller()
-        self._figures: Mapping[str, float] = {}
+        self._shown: tuple[Mapping[str, float], Mapping[str, str]] = {}, {}
+        """Figures and words of the last batch."""
         self._early: dict[int, Texts] = {}
         """By the steps for which they were written."""
 
@@ -126,7 +128,7 @@ class Trainer:
             time.perf_counter() - begun + sum(early),
             all(result.is_finite for result in measured),
             any(result.is_clipped for result in measured),
-            self._figures,
+            *self._shown,
         )
 
     def write_ahead(self, origin: OriginId, after: int) -> bool:
@@ -208,7 +210,7 @@ class Trainer:
             slopes = measure_rewarded(self.replica, objective, batch, (origin, step), slopes_of, early)
         else:
             slopes = slopes_of(batch)
-        self._figures = slopes.figures
+        self._shown = slopes.figures, slopes.words
         return self._teller.tell(origin, self.replica.epoch_of(step), slopes)
 
     def complete(self) -> None:
