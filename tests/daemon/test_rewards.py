@@ -1,6 +1,7 @@
 """Daemons that write texts, score them and learn from them: the same promises as with rows that tell what is right."""
 
 import json
+import random
 from itertools import islice
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from seedflood import embedded
 from seedflood.config import load_settings
 from seedflood.errors import ConfigError
+from seedflood.training.objectives.writing import Text
 
 RUN = {"task": "reward", "estimate": "gradient", "max_new_tokens": 1, "group": 8, "batch_size": 4, "steps": 24}
 
@@ -75,9 +77,46 @@ def test_settings_with_which_nothing_can_be_rewarded_are_refused(changes, senten
         load_settings(None, {"run": {**changes, "objective": objective}, "node": {"data": "rows.jsonl"}})
 
 
-def test_nobody_audits_texts():
-    with pytest.raises(ConfigError, match="cannot be audited"):
-        load_settings(None, {"run": {"objective": {"task": "reward"}}, "node": {"audit": 0.03}})
+@pytest.mark.parametrize("changes", [{"objective": {"ahead": 1}}, {"seedflood": {"local_steps": 2}}])
+def test_nobody_audits_texts_of_another_replica(changes):
+    run = {**changes, "objective": {"task": "reward", **changes.get("objective", {})}}
+    with pytest.raises(ConfigError, match="by which replica"):
+        load_settings(None, {"run": run, "node": {"audit": 0.03, "data": "rows.jsonl"}})
+
+
+def make_rewards_up(daemon):
+    drawn = random.Random(1)
+    daemon.engine.trainer.task.objective.score = lambda *_: float(drawn.random() < 0.5)
+
+
+def have_texts_that_the_model_did_not_write(daemon):
+    """Every other one is a word that hardly ever stands there."""
+    objective = daemon.engine.trainer.task.objective
+    answer = objective.answer
+
+    def forged(*asked):
+        return [
+            one._replace(written=Text([5], [1.0]), reward=0.0) if number % 2 else one
+            for number, one in enumerate(answer(*asked))
+        ]
+
+    objective.answer = forged
+
+
+@pytest.mark.parametrize("lie", [make_rewards_up, have_texts_that_the_model_did_not_write])
+async def test_who_tells_of_other_texts_or_rewards_is_named_by_all_others_and_nobody_else_is(cluster, rows, lie):
+    run = {**RUN, "clients": 3, "steps": 40, "learning_rate": 1e-4}
+    node = {"data": rows, "evaluate_examples": 0}
+    a = await cluster.start("a", [], run, {**node, "audit": 1.0, "shard": "1/3"})
+    b = await cluster.start("b", ["a"], run, {**node, "dtype": "bfloat16", "shard": "2/3"})
+    c = await cluster.start("c", ["a", "b"], run, {**node, "shard": "3/3"})
+    lie(c)
+    await cluster.finish()
+    assert a.engine.auditor.audits.count > 20
+    assert len(a.engine.auditor.audits.seen(b.node.origin)) > 5
+    assert set(a.engine.auditor.audits.named) == {c.node.origin}
+    (found,) = (a.settings.node.state / "findings").iterdir()
+    assert json.loads(found.read_text())["audits"] <= 20
 
 
 def test_a_run_by_reward_has_gradients_and_few_prompts_unless_it_says_something_else():

@@ -63,8 +63,12 @@ class Settings(Section):
     def _check_audit(self) -> Self:
         if self.node.audit and self.run.mode != "seedflood":
             raise ValueError('[node] audit is for mode = "seedflood": leave it out')
-        if self.node.audit and self.run.objective.task == "reward":
-            raise ValueError('task = "reward" cannot be audited, for texts may depend on rounding: leave audit out')
+        is_rewarded = self.run.objective.task == "reward"
+        if self.node.audit and is_rewarded and (self.run.objective.ahead or self.run.seedflood.local_steps > 1):
+            raise ValueError(
+                "[node] audit needs to know by which replica a text was written: set ahead = 0 in [run.objective] and "
+                "local_steps = 1 in [run.seedflood], or leave audit out"
+            )
         if self.node.audit and self.run.seedflood.window != "strict":
             raise ValueError(
                 "[node] audit needs to know what another host had applied when it measured, which only strict windows "

@@ -10,7 +10,7 @@ from reference import FAMILIES, VOCABULARY, some_updates, tiny_base, tiny_settin
 from torch.nn.functional import cross_entropy
 
 from seedflood.training.models import prepare_model
-from seedflood.training.objectives.writing import write
+from seedflood.training.objectives.writing import CLOSE, write
 from seedflood.training.randomness import uniform
 from seedflood.training.seedflood.replica import Replica
 
@@ -56,6 +56,16 @@ def test_a_text_follows_from_its_prompt_and_noise_whatever_is_written_beside_it(
     assert [text.tokens for text in written] == [tokens for tokens, _ in expected]
     for text, (_, losses) in zip(written, expected, strict=True):
         assert text.losses == pytest.approx(losses, abs=1e-4)
+
+
+def test_a_text_is_close_to_another_one_exactly_if_a_number_nearby_gives_another_token():
+    noise_BN = uniform(range(400), 1)
+    written, *others = (
+        write(MODEL, [[2, 3, 4]], noise_BN + shift, {END}, tokens_max=1) for shift in (0.0, -CLOSE, CLOSE)
+    )
+    differing = [one.tokens != other.tokens for one, other in zip(*others, strict=True)]
+    assert [text.is_close for text in written] == differing
+    assert 0 < sum(differing) < 200
 
 
 @given(st.lists(PROMPTS, min_size=1, max_size=4))

@@ -126,7 +126,7 @@ def test_no_text_is_ever_used_that_is_older_than_it_may_be_and_only_so_many_are_
     now, counting._early = 0, {}
 
     def note(replica, objective, prompts, place, rounds=0):
-        return Texts(Written(None, 0.0, float(now), 0.0, "", ""), rounds, 0, 0.0)
+        return Texts(Written(None, 0.0, float(now), 0.0, 0.0, "", ""), rounds, 0, 0.0)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "write_texts", note)

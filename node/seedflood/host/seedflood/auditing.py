@@ -8,6 +8,11 @@ Other windows would need updates that state what was applied. That was built and
 one format more, and in short epochs four of five audits could not be made (benchmarks/RESULTS.md). Private rows cannot
 be audited, since nobody else can tell what follows from them.
 
+By reward an auditor writes the same texts, for their noise follows from run seed, origin and step. But a token whose
+number is close to that of another one may be the other one in half precision, and then the rest of the text is
+another. If the share of such texts is more than `CLOSE_MAX` times the square of the share that teaches, the audit does
+not count: one text changes more where few teach. Who tells of long texts is never named, honest or not.
+
 A finding names an origin and cuts nobody off; it stays on this host. An audit costs as much as a measurement, and
 strict windows wait for the slowest: n hosts that audit 3 % of their rounds make a run up to n times 3 % longer, if no
 network hides it.
@@ -30,9 +35,11 @@ from seedflood.protocol.seedflood.outputs import Measure
 from seedflood.protocol.seedflood.statement import Rows, stated
 from seedflood.protocol.swarm.membership import NAMED_MAX
 from seedflood.protocol.view import View
-from seedflood.training.seedflood.trainer import Trainer
+from seedflood.training.seedflood.rewarded import CLOSE_TEXTS, TEACHING_TEXTS
+from seedflood.training.seedflood.trainer import Round, Trainer
 
 FINDINGS_FOLDER = "findings"
+CLOSE_MAX = 0.25
 WAITING_MAX = 64
 """How many audited rounds may wait for the bundles of their origins, which come within some rounds."""
 
@@ -73,8 +80,12 @@ class Auditor:
         origin, rows = chosen
         self._shell.run(
             lambda: self._trainer.measure_again(origin, rows, order.step, order.count),
-            lambda again: self.measured(origin, order.step, again.probes),
+            lambda again: self._measured_again(origin, again),
         )
+
+    def _measured_again(self, origin: OriginId, again: Round) -> None:
+        if again.figures.get(CLOSE_TEXTS, 0.0) <= CLOSE_MAX * again.figures.get(TEACHING_TEXTS, 1.0) ** 2:
+            self.measured(origin, again.step, again.probes)
 
     def choose(self, order: Measure) -> tuple[OriginId, Rows] | None:
         """Whom to audit beside this round, and on which rows; None: nobody."""

@@ -86,13 +86,14 @@ class Answer(NamedTuple):
 
 class Written(NamedTuple):
     """What was written at a step. batch: the texts of groups with a difference; None if there is none. share: of all
-    texts that are in it. reward: the mean of all texts. entropy: nats per token, estimated by what was drawn. best,
-    worst: two of the texts."""
+    texts that are in it. reward: the mean of all texts. entropy: nats per token, estimated by what was drawn. close:
+    the share of the texts that might be others in half precision. best, worst: two of the texts."""
 
     batch: WrittenBatch | None
     share: float
     reward: float
     entropy: float
+    close: float
     best: str
     worst: str
 
@@ -165,7 +166,8 @@ class Reward:
         order = sorted(range(len(rewards)), key=rewards.__getitem__)
         best, worst = (answers[k].after(batch.examples[k // group].prompt) for k in (order[-1], order[0]))
         means = math.fsum(rewards) / len(rewards), math.fsum(losses) / len(losses)
-        facts = (len(kept) / len(rewards), *means, best, worst)
+        close = sum(answer.written.is_close for answer in answers) / len(answers)
+        facts = (len(kept) / len(rewards), *means, close, best, worst)
         if not kept:
             return Written(None, *facts)
         prompts = [batch.examples[k // group].tokens for k in kept]

@@ -20,16 +20,21 @@ from torch import Tensor
 
 from seedflood.training.causal import CausalModel
 
+CLOSE = 2.0**-9
+"""By so much a probability near 1 is rounded in bfloat16."""
+
 LOGIT_ELEMENTS_MAX = 1 << 24
 """Logits of texts that are written together: 128 MiB in float64."""
 
 
 class Text(NamedTuple):
     """tokens: with the one that ended it, if it did not reach the limit. losses: of each token, minus the log of the
-    probability with which it was drawn; 0 of the most likely ones."""
+    probability with which it was drawn; 0 of the most likely ones. is_close: might one of the tokens be another in half
+    precision?"""
 
     tokens: list[int]
     losses: list[float]
+    is_close: bool = False
 
 
 @torch.inference_mode()
@@ -80,6 +85,7 @@ def _write(
     texts = [list(prompt) for prompt in prompts for _ in range(group)]
     begins = [len(text) for text in texts]
     losses: list[list[float]] = [[] for _ in texts]
+    close = [False] * len(texts)
     cache = model.new_cache()
     shared_BT = torch.tensor([prompt[:position] for prompt in prompts], device=model.device)
     hidden_BD = model.hidden_states(shared_BT, cache)[:, -1].repeat_interleave(group, dim=0)
@@ -89,19 +95,21 @@ def _write(
     while True:
         index_B = torch.tensor([max(0, position - begins[row]) for row in going])
         noise_B = None if noise_BN is None else noise_BN[going, index_B]
-        drawn_B, loss_B = _draw(model.logits(hidden_BD), noise_B, temperature)
-        drawn = zip(going, drawn_B.tolist(), loss_B.tolist(), strict=True)
+        drawn_B, loss_B, is_close_B = _draw(model.logits(hidden_BD), noise_B, temperature)
+        drawn = zip(going, drawn_B.tolist(), loss_B.tolist(), is_close_B.tolist(), strict=True)
         kept = []
-        for place, (row, token, loss) in enumerate(drawn):
+        for place, (row, token, loss, is_close) in enumerate(drawn):
             text = texts[row]
             if len(text) == position:
                 text.append(token)
                 losses[row].append(loss)
+                close[row] |= is_close
             is_over = len(text) > begins[row] and (text[-1] in ends or len(text) == begins[row] + tokens_max)
             if not is_over:
                 kept.append(place)
         if not kept:
-            return [Text(text[begin:], of) for text, begin, of in zip(texts, begins, losses, strict=True)]
+            parts = zip(texts, begins, losses, close, strict=True)
+            return [Text(text[begin:], lost, is_close) for text, begin, lost, is_close in parts]
         if len(kept) < len(going):
             cache.batch_select_indices(torch.tensor(kept, device=model.device))
             going = [going[place] for place in kept]
@@ -110,12 +118,17 @@ def _write(
         position += 1
 
 
-def _draw(logits_BV: Tensor, noise_B: Tensor | None, temperature: float) -> tuple[Tensor, Tensor]:
-    """A token of each row, (B,) int64, and its loss, (B,) float64. noise_B: None: the most likely ones."""
+def _draw(logits_BV: Tensor, noise_B: Tensor | None, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """A token of each row, (B,) int64, its loss, (B,) float64, and whether a number closer than CLOSE gives another
+    token, (B,) bool. noise_B: None: the most likely ones."""
     if noise_B is None:
-        return logits_BV.argmax(dim=-1), torch.zeros(len(logits_BV), dtype=torch.float64)
+        return logits_BV.argmax(dim=-1), (none_B := torch.zeros(len(logits_BV), dtype=torch.float64)), none_B.bool()
     share_BV = torch.softmax(logits_BV.to(torch.float64) / temperature, dim=-1)
     sum_BV = share_BV.cumsum(dim=-1)
     wanted_B1 = (noise_B * sum_BV[:, -1]).unsqueeze(1)
-    drawn_B1 = torch.searchsorted(sum_BV, wanted_B1, right=True).clamp_(max=sum_BV.shape[1] - 1)
-    return drawn_B1.squeeze(1), -share_BV.gather(1, drawn_B1).squeeze(1).log()
+    least_B1, drawn_B1, most_B1 = (
+        torch.searchsorted(sum_BV, one, right=True).clamp_(max=sum_BV.shape[1] - 1)
+        for one in (wanted_B1 - CLOSE, wanted_B1, wanted_B1 + CLOSE)
+    )
+    loss_B1 = -share_BV.gather(1, drawn_B1).log()
+    return drawn_B1.squeeze(1), loss_B1.squeeze(1), (least_B1 != most_B1).squeeze(1)

@@ -18,6 +18,9 @@ from seedflood.training.randomness import derive_key
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.replica import Replica
 
+TEACHING_TEXTS, CLOSE_TEXTS = "texts_that_differ_in_reward", "texts_close_to_others"
+"""The figures by which an auditor knows how much it may be that another host wrote other texts."""
+
 
 class Texts(NamedTuple):
     """Of a step. rounds: so many before its own they were written. halvings: of the rate, then. seconds: that writing
@@ -61,7 +64,7 @@ def measure_rewarded(
         early = write_texts(replica, objective, prompts, place)
     written = early.written
     batch, share = written.batch, written.share
-    figures = {"texts_that_differ_in_reward": share, "nats_per_token": written.entropy}
+    figures = {TEACHING_TEXTS: share, CLOSE_TEXTS: written.close, "nats_per_token": written.entropy}
     if early.rounds:
         figures["texts_rounds_old"] = early.rounds
     slope_F = torch.zeros(replica.subspace.size) if batch is None else slopes_of(batch).slope_F * share
