@@ -69,7 +69,7 @@ KINDS = {
     "sorting": Kind("exact", 7, {("rank-8", 100): 0.10}),
 }
 LINES = ("rank-8", "rank-32", "adamw", "grpo")
-ASIDE = ("rank-5", "rank-6", "tenfold", "new", "early")
+ASIDE = ("rank-5", "tenfold", "new", "early")
 """Only by name."""
 PARTS = (*KINDS, *LINES, *ASIDE, LONG)
 
@@ -335,7 +335,7 @@ def _grpo(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes
 
 TRAINERS: Mapping[str, Trainer] = {
     "base": _base,
-    **{f"rank-{rank}": _swarm(rank) for rank in (5, 6, 8, 32)},
+    **{f"rank-{rank}": _swarm(rank) for rank in (5, 8, 32)},
     "tenfold": _swarm(8, 10.0),
     "new": _rehearsed(0),
     "early": _rehearsed(2),

@@ -31,7 +31,7 @@ WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat", "r
 """Tasks without rows of their own: each host says in `[node] data` where it has them."""
 
 
-OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient"}}
+OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient", "schedule": "constant"}}
 """What a run of task "reward" has that says nothing else: each of four prompts gets a group of texts."""
 
 KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature", "ahead")

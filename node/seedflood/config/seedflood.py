@@ -41,7 +41,7 @@ class SeedfloodSettings(AlgorithmSettings):
     schedule: Literal["root", "constant", "cosine"] = Field(
         "root",
         description="How the learning rate goes down after that. root: with the root of time, however long the run is; "
-        "cosine: to zero at its end.",
+        'cosine: to zero at its end. Default: root; of task "reward" constant.',
     )
     rank: int = Field(
         default_factory=lambda known: 8 if _has_gradient(known) else 32,
