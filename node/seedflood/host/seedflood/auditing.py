@@ -39,7 +39,8 @@ from seedflood.training.seedflood.rewarded import CLOSE_TEXTS, TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
 
 FINDINGS_FOLDER = "findings"
-CLOSE_MAX = 0.25
+CLOSE_MAX = 0.125
+"""With 0.25 one of 10,000 audits, drawn from 13 of an honest host in bfloat16, accused it; with this none (of 90)."""
 WAITING_MAX = 64
 """How many audited rounds may wait for the bundles of their origins, which come within some rounds."""
 
