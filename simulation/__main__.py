@@ -88,7 +88,7 @@ def _plan(mode: str, own: Mapping[str, Any], **facts: Any) -> tuple[Any, Any]:
         raise UsageError(f'unknown mode "{mode}"; choose one of {", ".join(SIMULATED)}.')
     if mode == "gasloc":
         if own:
-            raise UsageError(f"--{next(iter(own))} is for --mode seedflood.")
+            raise UsageError(f"--{next(iter(own))} is for --mode seedflood: gasloc has no such thing.")
         from simulation.gasloc import runs as gasloc_runs
 
         return gasloc_runs, gasloc_runs.Plan(**facts)

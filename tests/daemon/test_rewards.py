@@ -68,7 +68,8 @@ async def test_a_rate_whose_first_step_promises_too_much_of_the_reward_is_halved
         ({"objective": {"task": "lm", "score": "numeric"}}, 'score is for task = "reward", but task is "lm"'),
         ({"objective": {"task": "lm", "group": 4}}, 'group is for task = "reward"'),
         ({"objective": {"task": "lm", "ahead": 2}}, 'ahead is for task = "reward"'),
-        ({"objective": {"ahead": 9}}, "ahead"),
+        ({"objective": {"ahead": 3}}, "ahead"),
+        ({"objective": {"ahead": 1}, "seedflood": {"local_steps": 2}}, "set local_steps = 1"),
     ],
 )
 def test_settings_with_which_nothing_can_be_rewarded_are_refused(changes, sentence):

@@ -28,7 +28,9 @@ def test_the_first_evaluation_has_not_risen_unless_it_is_no_number():
     assert find_rise(0, math.nan, None) == Rise(0, None, None)
 
 
-@pytest.mark.parametrize(("texts", "by_chance", "clearly"), [(32, 0.62, 0.72), (100, 0.54, 0.56), (10_000, 0.49, 0.51)])
+@pytest.mark.parametrize(
+    ("texts", "by_chance", "clearly"), [(2, 0.85, 0.95), (32, 0.62, 0.72), (100, 0.54, 0.56), (10_000, 0.49, 0.51)]
+)
 def test_few_texts_that_were_drawn_must_lose_more_before_it_is_no_chance(texts, by_chance, clearly):
     best = Best(4, 0.4)
     assert find_rise(9, by_chance, best, texts) is None

@@ -21,6 +21,9 @@ EXACT_MODE = "seedflood"
 FIGURES_SHOWN = 2
 """How many figures the last table shows, the most telling ones; it must fit into a terminal."""
 
+SAMPLE_CHARACTERS_MAX = 800
+"""Of a prompt, or of what a model wrote."""
+
 RECOVERED = "the loss is near its best again"
 """What a node logs when it no longer unlearns."""
 
@@ -181,10 +184,15 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
     for sample in result.get("samples", ()):
         for name in ("prompt", "wanted", "before", "after"):
-            console.print(f"{name:>7}: {sample.get(name, '-').strip()}", markup=False, highlight=False)
+            console.print(f"{name:>7}: {_shortened(sample.get(name, '-').strip())}", markup=False, highlight=False)
         console.print()
     for name, words in result.get("errors", {}).items():
         console.print(f"{name} said: {words}", style="red", markup=False, highlight=False)
+
+
+def _shortened(text: str) -> str:
+    half = SAMPLE_CHARACTERS_MAX // 2
+    return text if len(text) <= SAMPLE_CHARACTERS_MAX else f"{text[:half]} … {text[-half:]}"
 
 
 def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
@@ -235,7 +243,8 @@ def understood(facts: dict[str, Any]) -> str:
     rows = f"{facts['rows']:,} rows to train"
     if facts["rows_found"] > facts["rows"]:
         rows = f"{facts['rows']:,} of {facts['rows_found']:,} rows to train (--set run.train_examples=N for more)"
-    cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut, raise run.objective.max_length" if facts["cut"] else ""
+    cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut" if facts["cut"] else ""
+    cut += ", raise run.objective.max_length if the model has more positions" if cut else ""
     return (
         f"task {facts['task']}: {rows}, "
         f"{facts['validation_rows']:,} to evaluate ({how}{copies}); columns {roles}{unused}; "

@@ -120,6 +120,8 @@ class _Cluster:
                     host.learn(facts)
                     if facts.get("event") == "rows read" and host.is_first:
                         self._console.print(understood(facts), highlight=False, markup=False, soft_wrap=True)
+                    elif host.is_first and _is_of_score(facts):
+                        self._console.print(facts["event"], highlight=False, markup=False, soft_wrap=True)
 
     async def _stop(self) -> None:
         """Ends the processes that still run: first gently, then by force."""
@@ -157,6 +159,11 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
         sent = sum(result["parameter_bytes_sent"] for result in results)
         run |= {"tokens_per_second": round(tokens / run["seconds"], 1), "bytes_per_token": round(sent / tokens, 3)}
     return run
+
+
+def _is_of_score(facts: dict[str, Any]) -> bool:
+    """Does a node warn of its score? Who wrote it should hear at once."""
+    return facts.get("level") == "warning" and str(facts.get("event")).startswith("score ")
 
 
 def _how_it_ended(code: int) -> str:

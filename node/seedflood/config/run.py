@@ -68,7 +68,7 @@ class ObjectiveSettings(Section):
     ahead: int = Field(
         0,
         ge=0,
-        le=8,
+        le=2,
         description='Task "reward": rounds whose texts a host may write before their time, while it waits for others.',
     )
 
@@ -176,6 +176,8 @@ class RunSettings(Section):
     def _check_algorithm(self) -> Self:
         self.algorithm.check_steps(self.steps)
         self.algorithm.check_task(self.objective.task)
+        if self.objective.ahead and self.seedflood.local_steps > 1:
+            raise ValueError("texts are written ahead of single steps: set local_steps = 1, or ahead = 0")
         return self
 
     @model_serializer(mode="wrap")

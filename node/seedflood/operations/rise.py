@@ -12,9 +12,10 @@ RISE_MIN = 0.1
 """A loss above 1 rises clearly if it rises by this share. A smaller one rises clearly if it rises by this much: then
 right answers are a tenth less likely than they were. Twice a loss near 0 is still a good one."""
 
-CHANCE = 1.5
-"""Rewards of texts, in 0..1, also differ by the luck of what was drawn: two means of n texts by less than this over
-the root of n, 19 times of 20. Without it 32 texts of which 0.59 and later 0.38 were right made a host warn."""
+CHANCE, CHANCE_MAX = 1.5, 0.5
+"""Rewards of texts, in 0..1, also differ by the luck of what was drawn: two means of n independent texts by less than
+this over the root of n, 19 times of 20, and never believed to be more than half. Without it 32 texts of which 0.59 and
+later 0.38 were right made a host warn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def find_rise(step: int, loss: float, best: Best | None, texts: int = 0) -> Rise
     """Compares an evaluation with the best one before it. texts: how many were drawn for it; 0: nothing was."""
     if not math.isfinite(loss):
         return Rise(step, None, best)
-    least = max(RISE_MIN, CHANCE / math.sqrt(texts) if texts else 0.0)
+    least = max(RISE_MIN, min(CHANCE_MAX, CHANCE / math.sqrt(texts))) if texts else RISE_MIN
     if best is None or loss <= best.loss + least * max(1.0, best.loss):
         return None
     return Rise(step, loss, best)

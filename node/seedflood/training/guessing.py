@@ -100,7 +100,7 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
         f"{data} has the columns {', '.join(map(str, columns))}{head}, which do not tell what is learned: say --task "
         f"lm --set 'run.objective.template=\"{{{answer}}}\"', or --task completion --set 'run.objective.template="
         f'"{question} "\' --set run.objective.label_column={answer}, or --task prompted --set '
-        "run.objective.label_column=LABEL."
+        "run.objective.label_column=LABEL, or --task reward for prompts after which the model is to write."
     )
 
 

@@ -24,7 +24,8 @@ class RewardEncoder(Encoder):
         if self.length_max < 1:
             raise ModelError(
                 f"The model has {tokenizer.model_max_length} positions, and max_new_tokens = {form.max_new_tokens} "
-                "leaves none for a prompt: set it lower."
+                "leaves none for a prompt: set it lower, with --set run.objective.max_new_tokens="
+                f"{tokenizer.model_max_length // 2}."
             )
         self.form, self.columns = form, fields_of(form.template)
         self.label_column = form.label_column if "answer" in columns_of(form.score) else None

@@ -13,6 +13,7 @@ from seedflood.training.objectives.batches import TextBatch, pad
 from seedflood.training.objectives.language_modelling import measure_tokens
 from seedflood.training.objectives.reward import (
     CLIP,
+    RATIO_MAX,
     SHOWN_MAX,
     EarlyBatch,
     PromptExample,
@@ -109,6 +110,8 @@ def test_validation_draws_the_same_texts_every_time_and_counts_what_is_missing()
     assert figures["perplexity"] == pytest.approx(math.exp(sum(lost) / len(lost)), rel=1e-5)
     assert figures["loss"] == pytest.approx(1 - figures["reward"])
     assert first.minimised == "loss"
+    short = objective.collate([PromptExample((2,), prompt="one token", columns={})], 0)
+    assert objective.figures(objective.measure(model, short))["perplexity"] == 1, "there is nothing to predict"
 
 
 def test_the_best_and_the_worst_text_are_shown_and_neither_is_long():
@@ -181,12 +184,18 @@ def test_tokens_that_have_become_likely_enough_teach_nothing_more():
     assert slope_PF.any()
 
 
+def test_a_bad_token_that_has_become_far_likelier_is_not_the_whole_update():
+    log_N, bad_N = torch.tensor([1.0, 2.0, 20.0, math.inf]), torch.full((4,), -0.5)
+    assert (bad_N * clipped_ratio(log_N, bad_N)).tolist() == pytest.approx([-0.5 * math.e, 0, 0, 0])
+
+
 @given(st.floats(-3, 3), st.floats(-1, 1))
 def test_the_slope_along_a_log_probability_is_that_of_the_clipped_surrogate(log_ratio, advantage):
-    """By autograd, from min(r A, clip(r) A) as it stands in the paper."""
+    """By autograd, from min(r A, clip(r) A), at least 3 A for bad ones, as it stands in the papers."""
     log_N = torch.tensor([log_ratio], dtype=torch.float64, requires_grad=True)
     advantage_N = torch.tensor([advantage], dtype=torch.float64)
     ratio_N = log_N.exp()
-    torch.minimum(ratio_N * advantage_N, ratio_N.clamp(1 - CLIP, 1 + CLIP) * advantage_N).sum().backward()
+    clipped_N = torch.minimum(ratio_N * advantage_N, ratio_N.clamp(1 - CLIP, 1 + CLIP) * advantage_N)
+    torch.where(advantage_N < 0, torch.maximum(clipped_N, RATIO_MAX * advantage_N), clipped_N).sum().backward()
     found_N = advantage_N * clipped_ratio(log_N.detach(), advantage_N)
     torch.testing.assert_close(found_N, log_N.grad, rtol=1e-12, atol=1e-12)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seedflood.errors import ConfigError
 from seedflood.training.rewards import local
-from seedflood.training.rewards.scorer import LOST_MAX, Guarded, ScoreError
+from seedflood.training.rewards.scorer import FAULTY_MAX, LOST_MAX, Guarded, ScoreError
 from seedflood.training.rewards.scores import KINDS, columns_of, make_scorer
 
 ROW = {"answer": "yes", "numbers": [1, 2], "target": 3, "metadata": {"source_dataset": "chain_sum"}}
@@ -87,8 +87,20 @@ def test_a_score_that_loops_on_text_after_text_ends_the_run_and_one_that_loops_n
     assert [guarded("", "", {}) for _ in range(2 * LOST_MAX - 1)] == [0.0] * (LOST_MAX - 1) + [1.0] + [0.0] * (
         LOST_MAX - 1
     )
-    with pytest.raises(ConfigError, match=f'^score = "a" gave no number for {LOST_MAX} texts in a row: it took too'):
+    with pytest.raises(ConfigError, match=f'^score = "a" gave no number for {LOST_MAX} texts in a row .took too long'):
         guarded("", "", {})
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_a_score_that_has_never_given_a_number_ends_the_run_and_one_that_has_does_not(good):
+    guarded = Guarded("a", lambda prompt, completion, row: row["a"])
+    for text in range(FAULTY_MAX - 1):
+        assert guarded("", "", {"a": 0.5} if text < good else {}) == (0.5 if text < good else 0.0)
+    if good:
+        assert [guarded("", "", {}) for _ in range(FAULTY_MAX)] == [0.0] * FAULTY_MAX
+    else:
+        with pytest.raises(ConfigError, match=rf"gave no number for {FAULTY_MAX} texts in a row .KeyError"):
+            guarded("", "", {})
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -132,7 +144,7 @@ def test_a_pattern_that_looks_for_ever_stops_nothing_else(monkeypatch, caplog, s
     monkeypatch.setattr(local, "LIMITS", local.LIMITS._replace(cpu_seconds=1))
     score = make_scorer(spec)
     assert score("", f'"{"a" * 40}!"' if row else f"{'a' * 40}!", row) == 0.0
-    assert caplog.messages == [f"score {spec}: ended its process (exit status -24); such a text counts as 0"]
+    assert caplog.messages == [f"score {spec}: took too long (more than 1 s of a CPU); such a text counts as 0"]
     assert score("", '"aa"' if row else "aa", row) == 1.0
 
 

@@ -104,6 +104,19 @@ def test_a_replica_that_is_made_again_writes_its_own_texts(make):
     assert "texts_rounds_old" not in trainer.measure(1, 1, 1).figures
 
 
+def test_the_seconds_of_a_step_are_also_those_in_which_its_texts_were_written_before(make):
+    trainer = make()
+    trainer.write_ahead(1, 0)
+    trainer._early[1] = trainer._early[1]._replace(seconds=1000.0)
+    assert trainer.measure(1, 1, 1).seconds > 1000
+
+
+def test_who_measures_again_what_another_origin_has_measured_does_not_take_its_own_texts(make):
+    trainer = make()
+    trainer.write_ahead(1, 0)
+    assert "texts_rounds_old" not in trainer.measure_again(2, trainer.rows, 1, 1).figures
+
+
 def test_origins_of_one_process_have_texts_of_their_own(make):
     trainer = make()
     trainer.write_ahead(1, 0)
@@ -116,13 +129,12 @@ def counting(rows):
     return Trainer(RunSettings.of(**RUN), NodeSettings(data=rows, device="cpu", threads=1))
 
 
-@given(st.integers(0, 3), st.integers(1, 3), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=8))
-def test_no_text_is_ever_used_that_is_older_than_it_may_be_and_only_so_many_are_kept(counting, ahead, count, course):
+@given(st.integers(0, 3), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=8))
+def test_no_text_is_ever_used_that_is_older_than_it_may_be_and_only_so_many_are_kept(counting, ahead, course):
     """course: of each round, how many before it were slept through, and how much is written after it."""
     run = counting.run
     objective = run.objective.model_copy(update={"ahead": ahead})
-    seedflood = run.seedflood.model_copy(update={"local_steps": count})
-    counting.run = run.model_copy(update={"objective": objective, "seedflood": seedflood, "steps": 10 * count})
+    counting.run = run.model_copy(update={"objective": objective, "steps": 10})
     now, counting._early = 0, {}
 
     def note(replica, objective, prompts, place, rounds=0):
@@ -130,17 +142,16 @@ def test_no_text_is_ever_used_that_is_older_than_it_may_be_and_only_so_many_are_
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "write_texts", note)
-        number = -1
+        step = -1
         for skipped, pieces in course:
-            number += 1 + skipped
-            if number >= 10:
+            step += 1 + skipped
+            if step >= 10:
                 break
-            for step in range(number * count, (number + 1) * count):
-                early = counting._early.get(step)
-                assert early is None or 1 <= number - early.written.reward == early.rounds <= ahead
-            now = number
-            written = [counting.write_ahead(1, (number + 1) * count - 1) for _ in range(pieces)]
-            assert sum(written) <= ahead * count
-            assert all(step < 10 * count for step in counting._early)
-            assert len(counting._early) <= ahead * count
+            early = counting._early.get(step)
+            assert early is None or 1 <= step - early.written.reward == early.rounds <= ahead
+            now = step
+            written = [counting.write_ahead(1, step) for _ in range(pieces)]
+            assert sum(written) <= ahead
+            assert all(later < 10 for later in counting._early)
+            assert len(counting._early) <= ahead
     counting.run = run

@@ -107,8 +107,8 @@ class SeedfloodEngine(Engine):
         self._oddities: Counter[str] = Counter()
         self._news = 0
         self._figures: Mapping[str, float] = {}
+        """Of our last batch, as the words."""
         self._words: Mapping[str, str] = {}
-        """Of our last batch."""
         self._halvings: int | None = None
         """How often the learning rate has been halved; None before the first window of this process."""
         self._control = Control(numpy.zeros(0, numpy.int64))
@@ -215,7 +215,7 @@ class SeedfloodEngine(Engine):
     def _measured(self, measured: Round) -> None:
         self._shell.identity.use()
         self._figures = measured.figures
-        self._words = {name: plain(text, WORDS_CHARACTERS_MAX) for name, text in measured.words.items()}
+        self._words = {name: _on_one_line(text) for name, text in measured.words.items()}
         if self.auditor is not None:
             self.auditor.audits.note(measured.probes)
         loss = round(measured.loss, 4) if measured.is_finite else None
@@ -267,3 +267,8 @@ class SeedfloodEngine(Engine):
 
     async def close(self) -> None:
         self._work.is_closed = True
+
+
+def _on_one_line(text: str) -> str:
+    """What a model wrote, for people: of bounded length, and with a sign where a line ends."""
+    return plain(text.replace("\n", "⏎ ").replace("\t", " "), WORDS_CHARACTERS_MAX)

@@ -10,8 +10,9 @@ left out, and no backward pass is made for them.
 
 A text may have been written *early*, by the replica as it was some rounds ago. Then each of its tokens counts by the
 ratio r of its probability now to that of then, as long as r has not gone too far already: what is maximised is
-min(r A, clip(r, 1 - e, 1 + e) A), with the advantage A, as in PPO (arXiv 1707.06347) and GRPO. Where r is 1 that has
-the slope above.
+min(r A, clip(r, 1 - e, 1 + e) A), with the advantage A, as in PPO (arXiv 1707.06347) and GRPO, and no less than 3 A
+where A is negative (arXiv 1912.09729): one token that has become a thousand times likelier would be the whole update.
+Where r is 1 that has the slope above.
 
 Shapes: B texts, T tokens, N tokens that were written, P variants.
 """
@@ -32,8 +33,9 @@ from seedflood.training.objectives.score import Score
 from seedflood.training.objectives.writing import Text, write
 from seedflood.training.randomness import derive_key, uniform
 
-CLIP = 0.2
-"""By how much the ratio of an early text may differ from 1 (e above): that of PPO and GRPO."""
+CLIP, RATIO_MAX = 0.2, 3.0
+"""How far an early text is followed: until it is so much likelier (e above), or so much less likely if it was bad; and
+until a bad one is so many times likelier."""
 
 SHOWN_MAX = 160
 """Characters of a prompt, and of a text after it, that people are shown."""
@@ -175,11 +177,12 @@ class Reward:
         tokens_BT, lengths_B = pad([(*prompt, *text.tokens) for prompt, text in pairs], self.writer.pad_token)
         marks_BT, _ = pad([[0] * len(prompt) + [1] * len(text.tokens) for prompt, text in pairs], 0)
         advantage_B = torch.tensor([advantages[k] for k in kept], dtype=torch.float64)
-        parts = tokens_BT, lengths_B, marks_BT.to(torch.bool), advantage_B
+        is_marked_BT = marks_BT.to(torch.bool)
+        parts = tokens_BT, lengths_B, is_marked_BT, advantage_B
         if not is_early:
             return Written(WrittenBatch(*parts), *facts)
         before_BT = torch.zeros(tokens_BT.shape, dtype=torch.float64)
-        before_BT[parts[2]] = torch.tensor([loss for _, text in pairs for loss in text.losses], dtype=torch.float64)
+        before_BT[is_marked_BT] = torch.tensor([loss for _, text in pairs for loss in text.losses], dtype=torch.float64)
         return Written(EarlyBatch(*parts, before_BT), *facts)
 
     def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:
@@ -201,7 +204,7 @@ def clipped_ratio(log_ratio_N: Tensor, advantage_N: Tensor) -> Tensor:
     """What the slope of a token's log-probability is multiplied with, beside its advantage: the ratio, and 0 where it
     is clipped."""
     ratio_N = log_ratio_N.exp()
-    is_far_N = torch.where(advantage_N > 0, ratio_N > 1 + CLIP, ratio_N < 1 - CLIP)
+    is_far_N = torch.where(advantage_N > 0, ratio_N > 1 + CLIP, (ratio_N < 1 - CLIP) | (ratio_N > RATIO_MAX))
     return ratio_N.masked_fill(is_far_N, 0.0)
 
 

@@ -108,7 +108,7 @@ class LocalScore:
                 if not select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
                     raise ScoreError("took too long", f"more than {seconds:g} s", is_lost=True)
                 if not (piece := os.read(stdout.fileno(), ANSWER_BYTES_MAX)):
-                    raise ScoreError("ended its process", f"exit status {self._process.wait()}", is_lost=True)
+                    raise self._ended(self._process.wait())
                 reply += piece
                 if len(reply) > ANSWER_BYTES_MAX:
                     raise ScoreError("wrote where only answers belong")
@@ -122,6 +122,11 @@ class LocalScore:
         if "kind" in answer:
             raise ScoreError(answer["kind"], answer["detail"])
         return float(answer["score"])
+
+    def _ended(self, status: int) -> ScoreError:
+        if status == -signal.SIGXCPU:
+            return ScoreError("took too long", f"more than {self._limits.cpu_seconds} s of a CPU", is_lost=True)
+        return ScoreError("ended its process", f"exit status {status}", is_lost=True)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

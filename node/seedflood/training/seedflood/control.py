@@ -29,6 +29,8 @@ that are given the sum of an epoch have to know the same, so what an epoch leave
 coefficients: the halvings, and which epoch was the best, with what the origins lost in it. The epoch after that is
 never taken back: if it is as bad, the best one was not at its end what it was in the mean, and is forgotten.
 
+By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
+
 All this is of strict windows. In other windows hosts hold a step at different times, and what is certified tells no
 losses: there each host only warns, by the same blocks of what it heard in time (`host/seedflood/engine`).
 

@@ -289,7 +289,8 @@ class LiveModel(CausalModel):
     def logits(self, hidden: Tensor) -> Tensor:
         """At any positions, as many of each variant and one variant after the other."""
         head: LiveLinear = self.module.get_output_embeddings()
-        return self._finished(head.outputs(hidden.flatten(0, -2)).view(*hidden.shape[:-1], -1))
+        logits_NV = head.outputs(hidden.flatten(0, -2))
+        return self._finished(logits_NV.view(*hidden.shape[:-1], logits_NV.shape[-1]))
 
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
         """The logits of some tokens alone, (B, L). OPT-125M's whole vocabulary would be 7 % of an estimate."""

@@ -2,8 +2,8 @@
 
 In strict windows every replica holds the same updates when it measures, so one replica serves all origins. Each origin
 has rows of its own and measures on them. What all of them told is applied when the last one has measured, or with
-`delay = D` that many rounds later; with `ahead`, texts are as old as they may be. The code is that of a daemon
-(`Trainer`), so a rehearsal ends with the weights of the run whose origins have these ids.
+`delay = D` that many rounds later. The code is that of a daemon (`Trainer`), so a rehearsal ends with the weights of
+the run whose origins have these ids; but for `ahead`, with which texts are here as old as they may be.
 """
 
 from collections import deque

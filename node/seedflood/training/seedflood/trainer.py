@@ -132,18 +132,17 @@ class Trainer:
         )
 
     def write_ahead(self, origin: OriginId, after: int) -> bool:
-        """Writes the texts of one step that has none yet, of the `ahead` rounds behind `after`, the last step that was
-        measured. False: there is no such step. All other texts are dropped."""
-        count = self.run.seedflood.local_steps
-        wanted = range(after + 1, min(after + 1 + self.run.objective.ahead * count, self.run.steps))
+        """Writes the texts of one step that has none yet, of the `ahead` steps behind `after`, which was measured last.
+        False: there is no such step. All other texts are dropped."""
+        wanted = range(after + 1, min(after + 1 + self.run.objective.ahead, self.run.steps))
         self._early = {step: texts for step, texts in self._early.items() if step in wanted}
         step = next((step for step in wanted if step not in self._early), None)
         if step is None:
             return False
-        objective, rounds = self.task.objective, 1 + (step - wanted.start) // count
+        objective = self.task.objective
         assert isinstance(objective, Reward), "only what is rewarded is written"
         batch = self.task.batch(origin, step)
-        self._early[step] = write_texts(self.replica, objective, batch, (origin, step), rounds)
+        self._early[step] = write_texts(self.replica, objective, batch, (origin, step), step - after)
         return True
 
     def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
@@ -154,7 +153,7 @@ class Trainer:
             self._others[shard] = self.task if shard == self.task.shard else self.task.of_shard(shard)
         other = copy.copy(self)
         other.task = self._others[shard]
-        other._teller = self._make_teller()
+        other._teller, other._early = self._make_teller(), {}
         return other.measure(origin, step, count)
 
     def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
