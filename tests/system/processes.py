@@ -63,6 +63,13 @@ class Host:
         """The last step that it told of."""
         return next((line["step"] for line in reversed(self.events) if line.get("event") == "progress"), 0)
 
+    def wait_until_cut_off(self) -> None:
+        """In a strict run: until it has given up the links to hosts that it waits for."""
+        self.wait_for("waiting")
+        self.wait_for("waiting")  # twenty seconds later
+        assert self.has_said("member silent")
+        assert self.has_said("link down")
+
     def move_state(self, folder: Path) -> None:
         settings = self.folder / "peers.toml"
         settings.write_text(settings.read_text().replace(str(self.folder / "state"), str(folder)))

@@ -69,9 +69,7 @@ def test_halves_that_are_cut_off_wait_with_their_texts_and_go_on_when_the_networ
     made[0].wait_for("progress", step=6)
     network.cut()
     for host in made:
-        host.wait_for("waiting")
-        host.wait_for("waiting")  # links are given up by then
-        assert host.has_said("link down")
+        host.wait_until_cut_off()
     network.heal()
     check_learned(hosts)
 

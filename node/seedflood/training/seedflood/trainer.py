@@ -120,12 +120,12 @@ class Trainer:
             measured = self.replica.measure_together(step, seeds, self.task.objective, batch, by)
         else:
             measured = self._measure_in_turn(origin, step, count)
-        early = [self._early[one].seconds for one in range(step, step + count) if one in self._early]
+        early_seconds = self._early[step].seconds if step in self._early else 0.0
         return Round(
             step,
             tuple(result.told for result in measured),
             sum(result.loss for result in measured) / count,
-            time.perf_counter() - begun + sum(early),
+            time.perf_counter() - begun + early_seconds,
             all(result.is_finite for result in measured),
             any(result.is_clipped for result in measured),
             *self._shown,
