@@ -149,6 +149,14 @@ def test_an_origin_is_compared_with_itself_alone():
         assert back is None
 
 
+def test_an_origin_that_told_of_one_step_of_a_block_has_no_vote_on_it():
+    """In windows that do not wait for all, a host may hear of most others once in a while."""
+    seldom = [
+        losses if step % LENGTH == 0 else losses[:1] for step, losses in enumerate(blocks(0.2, *[0.6] * PATIENCE))
+    ]
+    assert heard(seldom)[0].halvings == heard([losses[:1] for losses in seldom])[0].halvings == 1
+
+
 def test_the_rate_is_halved_so_often_and_no_more():
     once = [[0.2, 0.3], *blocks(*[0.6] * PATIENCE, origins=2)[1:]]
     control, _ = heard(once * (HALVINGS_MAX + 5))

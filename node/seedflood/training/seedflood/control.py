@@ -102,10 +102,10 @@ class Lost(NamedTuple):
         return self.mean < other.mean
 
     def is_above(self, other: "Lost", errors: int = SIGNIFICANT) -> bool:
-        """Is this more than so many standard errors above the other? One loss alone is not above anything."""
+        """Is this more than so many standard errors above the other?"""
         rise = self.mean - other.mean
         error = max(self.spread, other.spread) * (Fraction(1, self.steps) + Fraction(1, other.steps))
-        return self.steps > 1 and rise > RISE_MIN and rise**2 > errors**2 * error
+        return rise > RISE_MIN and rise**2 > errors**2 * error
 
 
 Block = Mapping[OriginId, Lost]
@@ -161,7 +161,7 @@ class Control:
             return replace(after, best=self.block, best_F=best_F, worse=0), None
         is_patience_over = self.worse + 1 >= PATIENCE
         errors = SIGNIFICANT if is_patience_over else alone or SIGNIFICANT
-        if not _do_most(self.block, self.best, partial(Lost.is_above, errors=errors)):
+        if not _lose_more(self.block, self.best, errors):
             return replace(after, worse=0), None
         if not (is_patience_over or is_last) or self.halvings >= HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
@@ -184,7 +184,7 @@ class Past:
         here = replace(known, best=epoch, losses=control.whole)
         if self.best < 0 or _do_most(control.whole, self.losses, Lost.is_below):
             return here if control.whole else known
-        if not _do_most(control.whole, self.losses, partial(Lost.is_above, errors=SIGNIFICANT_ALONE)):
+        if not _lose_more(control.whole, self.losses, SIGNIFICANT_ALONE):
             return known
         if self.is_back or known.halvings >= HALVINGS_MAX:
             return here
@@ -222,3 +222,9 @@ def _do_most(now: Block, best: Block, is_so: Callable[[Lost, Lost], bool]) -> bo
     """Is it so for most of the origins that are in both blocks?"""
     both = now.keys() & best.keys()
     return 2 * sum(is_so(now[origin], best[origin]) for origin in both) > len(both)
+
+
+def _lose_more(now: Block, best: Block, errors: int) -> bool:
+    """Did most lose more by so many standard errors? Who told of one step alone has no vote: it may be chance."""
+    voters = {origin: lost for origin, lost in now.items() if lost.steps > 1}
+    return _do_most(voters, best, partial(Lost.is_above, errors=errors))
