@@ -14,8 +14,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import Opaque
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs, Record
+from seedflood.protocol.swarm.outputs import Outbox, Outputs, Record
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.swarm import Swarm

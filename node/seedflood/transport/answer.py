@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.batches import cut_bundles
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing, Updates, cut_bundles
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart, Pull, PullEnd, PullMore, PullPart
 from seedflood.wire.columns import check

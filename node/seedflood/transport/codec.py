@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.batches import cut_bundles
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     ClosedEpoch,
@@ -25,6 +24,7 @@ from seedflood.protocol.seedflood.messages import (
     Updates,
     Vote,
     Votes,
+    cut_bundles,
 )
 from seedflood.protocol.swarm.messages import (
     FORM_BYTES_MAX,

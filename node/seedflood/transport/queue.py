@@ -22,14 +22,16 @@ from collections import deque
 from itertools import chain, islice
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.batches import BATCH_BYTES, cut_bundles, payload_bytes
 from seedflood.protocol.seedflood.messages import (
+    BATCH_BYTES,
     ClosedEpoch,
     FrontierDigest,
     ReplicaDigest,
     Standing,
     Updates,
     count_updates,
+    cut_bundles,
+    payload_bytes,
 )
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message, Opaque, Ping, Pong
 from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, Seen

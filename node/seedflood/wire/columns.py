@@ -6,7 +6,6 @@ from itertools import chain, islice
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import FRONTIER_ORIGINS_MAX, FRONTIER_RANGES_MAX, RANGES_MAX, Held, tellable
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.batches import tells_payloads
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
     BUNDLE_UPDATES_MAX,
@@ -15,6 +14,7 @@ from seedflood.protocol.seedflood.messages import (
     Bundle,
     Told,
     bundle_of,
+    tells_payloads,
 )
 from seedflood.wire import flood_pb2 as pb
 

@@ -13,8 +13,7 @@ from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.messages import Accept, Chunk, decode
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS
 from seedflood.protocol.swarm.neighbours import Neighbours
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 
 ONE, OTHER = 1, 2
 UNDER_WAY = 5

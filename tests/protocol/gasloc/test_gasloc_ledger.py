@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.protocol.gasloc.ledger import Account, Ledger, LedgerEntry
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 
 A, B = 7, 2**64 - 1
 DIGEST, OTHER = bytes(range(32)), bytes(32)

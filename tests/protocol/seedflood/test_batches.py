@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.protocol.seedflood.batches import cut_bundles, payload_bytes
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.messages import Bundle, cut_bundles, payload_bytes
 
 sizes = st.lists(st.integers(1, 3000), min_size=1, max_size=40)
 

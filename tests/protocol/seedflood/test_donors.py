@@ -27,14 +27,14 @@ def said(frontier, before=STEP_MAX, *, members=MEMBERS, is_complete=False):
 def compare(donors, peer, message, frontier=LACKING):
     """Takes a digest; whom does it make us pull from?"""
     donors.compare(peer.id, message, frontier, MEMBERS)
-    return donors.collect(frontier)
+    return donors.next_donor(frontier)
 
 
 def test_what_a_hello_holds_and_we_lack_is_pulled_at_once():
     donors = make_donors(B, goal=FULL.held())
     assert not donors.reached
     assert donors.goal(B.id) == FULL.held()
-    assert donors.collect(LACKING) == B.id
+    assert donors.next_donor(LACKING) == B.id
     assert donors.is_pulling(B.id)
 
 
@@ -42,43 +42,43 @@ def test_a_hello_without_news_means_caught_up():
     donors = make_donors(B, goal=LACKING.held())
     assert donors.reached == {B.id}
     assert donors.goal(B.id) == ()
-    assert donors.collect(LACKING) is None
+    assert donors.next_donor(LACKING) is None
 
 
 def test_one_who_joins_pulls_even_if_nothing_is_lacking():
     donors = make_donors(B, goal=LACKING.held(), is_wanted=True)
-    assert donors.collect(LACKING) == B.id
+    assert donors.next_donor(LACKING) == B.id
     donors.pulled(B.id, LACKING)
     donors.retry()
-    assert donors.collect(LACKING) is None
+    assert donors.next_donor(LACKING) is None
 
 
 def test_a_finished_pull_that_reached_the_goal_means_caught_up():
     donors = make_donors(B, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.pulled(B.id, FULL)
     assert donors.reached
     donors.retry()
-    assert donors.collect(FULL) is None
+    assert donors.next_donor(FULL) is None
 
 
 def test_a_broken_pull_is_tried_again_at_the_next_comparison():
     donors = make_donors(B, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.pulled(B.id, LACKING)
     assert not donors.reached
-    assert donors.collect(LACKING) is None
+    assert donors.next_donor(LACKING) is None
     donors.retry()
-    assert donors.collect(LACKING) == B.id
+    assert donors.next_donor(LACKING) == B.id
 
 
 def test_to_have_pulled_means_that_a_pull_has_ended_and_brought_everything():
     donors = make_donors(B, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.pulled(B.id, LACKING)
     assert not donors.has_pulled
     donors.retry()
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.progressed(B.id, FULL)
     assert not donors.has_pulled
     donors.pulled(B.id, FULL)
@@ -112,78 +112,78 @@ def test_of_a_goal_at_its_limits_what_is_held_is_looked_for_once_whatever_comes(
 
 def test_one_donor_is_asked_at_a_time():
     donors = make_donors(B, C, goal=FULL.held())
-    assert donors.collect(LACKING) == B.id
+    assert donors.next_donor(LACKING) == B.id
     assert donors.donor == B.id
-    assert donors.collect(LACKING) is None
+    assert donors.next_donor(LACKING) is None
     assert compare(donors, C, said(FULL)) is None
 
 
 def test_the_next_donor_is_asked_as_soon_as_a_pull_broke_off():
     donors = make_donors(B, C, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.pulled(B.id, LACKING)
-    assert donors.collect(LACKING) == C.id
+    assert donors.next_donor(LACKING) == C.id
 
 
 def test_the_next_donor_is_asked_as_soon_as_the_link_is_down():
     donors = make_donors(B, C, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.disconnect(B.id)
-    assert donors.collect(LACKING) == C.id
+    assert donors.next_donor(LACKING) == C.id
     donors.pulled(C.id, FULL)
     assert donors.reached == {C.id}
 
 
 def test_what_one_donor_has_brought_is_not_asked_of_the_next():
     donors = make_donors(B, C, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.progressed(B.id, FULL)
     donors.pulled(B.id, FULL)
-    assert donors.collect(FULL) is None
+    assert donors.next_donor(FULL) is None
     assert donors.reached == {B.id, C.id}
 
 
 def test_a_donor_that_brings_nothing_for_a_whole_period_gives_way():
     donors = make_donors(B, C, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     donors.progressed(B.id, LACKING)
     donors.retry()
-    assert donors.collect(LACKING) is None
+    assert donors.next_donor(LACKING) is None
     donors.progressed(C.id, LACKING)
     donors.retry()
     assert donors.donor is None
-    assert donors.collect(LACKING) == C.id
+    assert donors.next_donor(LACKING) == C.id
     assert donors.is_pulling(B.id)
 
 
 def test_a_donor_keeps_its_turn_while_parts_of_a_sum_come_however_long_it_takes():
     """A sum of 60 MB takes longer than a period, and nothing of it is used before the last part."""
     donors = make_donors(B, C, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     for _ in range(9):
         donors.hear(B.id)
         donors.retry()
-        assert donors.collect(LACKING) is None
+        assert donors.next_donor(LACKING) is None
     donors.retry()
-    assert donors.collect(LACKING) == C.id
+    assert donors.next_donor(LACKING) == C.id
 
 
 def test_a_donor_that_gave_way_is_not_asked_again_before_its_pull_has_ended():
     donors = make_donors(B, goal=FULL.held())
-    donors.collect(LACKING)
+    donors.next_donor(LACKING)
     for _ in range(3):
         donors.retry()
-        assert donors.collect(LACKING) is None
+        assert donors.next_donor(LACKING) is None
     donors.pulled(B.id, LACKING)
     donors.retry()
-    assert donors.collect(LACKING) == B.id
+    assert donors.next_donor(LACKING) == B.id
 
 
 def test_donors_take_turns():
     donors = make_donors(B, C, D, goal=FULL.held())
     asked = []
     for _ in range(6):
-        asked.append(donors.collect(LACKING))
+        asked.append(donors.next_donor(LACKING))
         donors.pulled(asked[-1], LACKING)
         donors.retry()
     assert asked == [B.id, C.id, D.id] * 2
@@ -217,7 +217,7 @@ def test_whatever_happens_at_most_one_donor_is_active_and_a_peer_answers_one_pul
             case "news" if donors.goal(peer.id):
                 donors.progressed(peer.id, LACKING)
         before = donors.donor
-        asked = donors.collect(LACKING)
+        asked = donors.next_donor(LACKING)
         assert asked is None or before is None
         assert asked not in under_way
         under_way |= {asked} - {None}
@@ -246,7 +246,7 @@ def test_nothing_is_pulled_from_a_peer_that_is_gone():
     donors = make_donors(B, goal=FULL.held())
     donors.disconnect(B.id)
     donors.pulled(B.id, FULL)
-    assert donors.collect(LACKING) is None
+    assert donors.next_donor(LACKING) is None
     assert donors.goal(B.id) == ()
     assert not donors.reached
 

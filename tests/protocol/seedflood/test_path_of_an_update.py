@@ -5,7 +5,7 @@ import sys
 from nodes import linked
 from origins import B, C
 
-MODULES_MAX = 25
+MODULES_MAX = 23
 """Of `protocol/`, with the shared ones and those of the swarm. It may only get smaller."""
 
 

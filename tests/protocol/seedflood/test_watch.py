@@ -14,7 +14,7 @@ from seedflood.protocol.seedflood.watch import (
     DigestWatch,
     HearsayWatch,
 )
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 
 
 class Watched:

@@ -4,7 +4,7 @@ from origins import RUN_ID, A, verify
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import Member
-from seedflood.protocol.swarm.own_statement import OwnStatement
+from seedflood.protocol.swarm.presence import OwnStatement
 
 
 def make_statement(incarnation=1):

@@ -22,8 +22,7 @@ from seedflood.protocol.swarm.messages import (
     Members,
     Ping,
 )
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
 from seedflood.protocol.swarm.swarm import Swarm

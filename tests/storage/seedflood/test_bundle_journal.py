@@ -15,8 +15,7 @@ import seedflood
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.batches import BATCH_BYTES, payload_bytes
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.messages import BATCH_BYTES, Bundle, ClosedEpoch, payload_bytes
 from seedflood.storage.seedflood.tables import LOOKS_MAX, PAGE_STRANDS, Bundles
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores

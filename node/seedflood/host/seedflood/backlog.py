@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from seedflood.errors import DiskFullError
 from seedflood.host.backlog import Backlog, divided
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.batches import payload_bytes
-from seedflood.protocol.seedflood.messages import Bundle, Updates, Votes
+from seedflood.protocol.seedflood.messages import Bundle, Updates, Votes, payload_bytes
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Member, Members, Message
 

@@ -62,8 +62,7 @@ from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View

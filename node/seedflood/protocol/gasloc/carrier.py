@@ -10,8 +10,7 @@ from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending, Sink
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Opaque
 from seedflood.protocol.swarm.neighbours import Neighbours
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 
 _Key = tuple[OriginId, bytes]
 

@@ -22,8 +22,7 @@ from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending
 from seedflood.protocol.gasloc.trust import STILL_SECONDS, Trust, Watch
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.neighbours import Neighbours
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.view import CatchingUp
 
 CHANGES_MAX = 3

@@ -22,8 +22,7 @@ from seedflood.protocol.gasloc.statement import known_links, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 
 from seedflood.protocol.gasloc.matching import weight
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs, Record
+from seedflood.protocol.swarm.outputs import Outbox, Outputs, Record
 
 KEY_PREFIX = b"gasloc "
 

@@ -11,8 +11,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.admission import MemberAdmission
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.swarm import Swarm
 

@@ -6,8 +6,7 @@ than was offered, it was that neighbour.
 """
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Outputs
+from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 
 DISTRUST_ROUNDS = 4

@@ -37,7 +37,7 @@ from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_vot
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.standstill import Standstill
@@ -320,6 +320,8 @@ class SeedFlood(Algorithm):
             self._close_epochs()  # once more those that were opened again
         if self.phase is Phase.FINISHING:
             self._finish(now)
+        if (donor := self.exchange.donors.next_donor(self.frontier)) is not None:
+            self._outbox.outputs.pull += [(donor, tellable(self.frontier.held()))]
 
     def _speak(self, now: float) -> None:
         """Enough is known: goes on with the open windows of a past life, or begins with the round that is next."""

@@ -158,7 +158,7 @@ class Donors:
             and comparison.said.frontier_digest == frontier.digest()
         )
 
-    def collect(self, frontier: Frontier) -> OriginId | None:
+    def next_donor(self, frontier: Frontier) -> OriginId | None:
         """The peer to pull from now, if any; from here on that pull counts as begun."""
         if self.donor is not None:
             return None

@@ -43,8 +43,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import REMAINS_MAX, Remains
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.membership import NAMED_MAX
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Record
+from seedflood.protocol.swarm.outputs import Outbox, Record
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.roster import Cut
 

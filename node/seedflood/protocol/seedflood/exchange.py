@@ -32,7 +32,7 @@ from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.voting import Voting
 from seedflood.protocol.seedflood.watch import DigestWatch, HearsayWatch
 from seedflood.protocol.swarm.messages import AlgorithmMessage
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
 

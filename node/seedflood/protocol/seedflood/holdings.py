@@ -19,7 +19,7 @@ from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason, Outp
 from seedflood.protocol.seedflood.pending import Pending, describe_closing
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import Window
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
 WAITING_BUNDLES = 1 << 16

@@ -17,7 +17,7 @@ from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import BlockDigests, Bundle, Equivocation
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 
 BLOCKS_ASKED_MAX = 16
 """The most blocks that are pulled at once: some 100 KB."""

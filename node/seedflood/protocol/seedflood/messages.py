@@ -44,6 +44,10 @@ BUNDLE_BYTES_MAX = 256 << 10
 """The most bytes of all payloads in a bundle. A relay holds, checks and passes on a bundle as a whole, and live frames
 wait behind it."""
 
+BATCH_BYTES = 64 << 10
+"""Payloads that are sent, read or written at once: live frames wait 1 ms behind as much at 500 Mbit/s. A pair is so
+small that the count of a batch bounds its bytes."""
+
 Told = tuple[int, int] | bytes
 """What is told of a step: (loss, scalar), or a payload of at least one byte."""
 
@@ -263,6 +267,37 @@ class Equivocation(AlgorithmMessage):
     def end(self) -> int:
         """The first step that either covers: from here on nothing of the origin counts."""
         return min(self.one.first_covered, self.other.first_covered)
+
+
+def tells_payloads(bundles: Sequence[Bundle]) -> bool:
+    """Do these bundles carry payloads, and not pairs? The first one tells: all of a run carry the same kind."""
+    return bool(bundles) and bundles[0].probes[0].__class__ is bytes
+
+
+def payload_bytes(bundles: Sequence[Bundle]) -> int:
+    """The bytes of all payloads in these bundles; 0 if they carry pairs."""
+    return sum([len(told) for bundle in bundles for told in bundle.probes]) if tells_payloads(bundles) else 0
+
+
+def cut_bundles(
+    bundles: Sequence[Bundle], count_max: int, bytes_max: int = BATCH_BYTES
+) -> Iterator[tuple[Bundle, ...]]:
+    """Cuts bundles into batches, in order: each of at most count_max bundles and bytes_max bytes of payloads, but of
+    one bundle at least."""
+    if not tells_payloads(bundles):
+        for k in range(0, len(bundles), count_max):
+            yield tuple(bundles[k : k + count_max])
+        return
+    part: list[Bundle] = []
+    room = bytes_max
+    for bundle in bundles:
+        size = sum(map(len, bundle.probes))
+        if part and (room < size or len(part) == count_max):
+            yield tuple(part)
+            part, room = [], bytes_max
+        part.append(bundle)
+        room -= size
+    yield tuple(part)
 
 
 def count_updates(bundles: Sequence[Bundle]) -> int:

@@ -6,7 +6,7 @@ blocks, does input or output, or reads a clock. A method that raises `PeerError`
 
 from collections.abc import Iterable, Mapping
 
-from seedflood.protocol.frontier import Frontier, tellable
+from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.algorithm import SeedFlood
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
@@ -15,7 +15,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.swarm import Swarm
@@ -108,11 +108,3 @@ class Node(Swarm[Outputs]):
         """
         self.seedflood.leave(unsaid_from)
         self.seedflood.advance(now)
-
-    def collect(self) -> Outputs:
-        """Takes what is to be done now."""
-        out = super().collect()
-        donor = self.donors.collect(self.frontier)
-        if donor is not None:
-            out.pull.append((donor, tellable(self.frontier.held())))
-        return out

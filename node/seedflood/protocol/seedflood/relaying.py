@@ -28,7 +28,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.voting import ASK_SECONDS_MAX, ASK_SECONDS_MIN
 from seedflood.protocol.swarm.membership import Membership
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 
 SETTLE_BUNDLES = 1024
 """How many new bundles are offered to whoever links now, at most; he pulls the others."""

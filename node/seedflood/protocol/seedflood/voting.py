@@ -15,8 +15,7 @@ from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.watch import DigestWatch
-from seedflood.protocol.swarm.outbox import Outbox
-from seedflood.protocol.swarm.outputs import Record
+from seedflood.protocol.swarm.outputs import Outbox, Record
 from seedflood.protocol.swarm.presence import Presence
 
 ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0

@@ -21,7 +21,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.jury import Jury
 from seedflood.protocol.seedflood.messages import ReplicaDigest, Standing
 from seedflood.protocol.seedflood.outputs import Outputs, Rebuild, TakeDigest
-from seedflood.protocol.swarm.outbox import Outbox
+from seedflood.protocol.swarm.outputs import Outbox
 
 DIGEST_ROUNDS = 8
 """A digest is taken every so many rounds, in the same rounds on all nodes, so that they have one of the same

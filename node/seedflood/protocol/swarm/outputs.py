@@ -1,10 +1,12 @@
-"""What any node wants done, in the order that is the contract: persist, then send, then all else.
+"""What any node wants done, in the order that is the contract: persist, then send, then all else. The parts of a node
+put it into one outbox, until the shell collects it.
 
 An algorithm may add fields of its own to these: what else it keeps, and what the compute thread is to do.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
@@ -57,3 +59,49 @@ class Outputs:
     is_finished: bool = False
     """The run is over here: nothing is missing and the neighbours have everything."""
     events: list[Event] = field(default_factory=list)
+
+
+Wanted = TypeVar("Wanted", bound=Outputs, covariant=True)
+
+
+class Outbox(Generic[Wanted]):
+    """One outbox for all parts of a node. make: returns empty outputs, of the kind that its algorithm has."""
+
+    def __init__(self, make: Callable[[], Wanted]) -> None:
+        self._make = make
+        self._outputs = make()
+
+    @property
+    def outputs(self) -> Wanted:
+        """What has gathered since the last `take`."""
+        return self._outputs
+
+    def keep(self, member: Member) -> None:
+        """Persists a statement."""
+        self._outputs.members.append(member)
+
+    def send(self, peer: OriginId, message: Message) -> None:
+        self._outputs.send.append((peer, message))
+
+    def order(self, order: Any) -> None:
+        """For the compute side."""
+        self._outputs.orders.append(order)
+
+    def carry(self, peer: OriginId) -> None:
+        """Something waits for the connection for contents."""
+        self._outputs.contents.add(peer)
+
+    def keep_record(self, record: Record) -> None:
+        """Keeps a record, which is durable before anything is sent. A later record replaces one with the same key."""
+        outputs = self._outputs
+        outputs.records = [one for one in outputs.records if one.key != record.key]
+        outputs.records.append(record)
+        outputs.is_durable = True
+
+    def tell(self, name: str, level: EventLevel = "info", /, **facts: Any) -> None:
+        """A fact for the log."""
+        self._outputs.events.append(Event(name, level, facts))
+
+    def take(self) -> Wanted:
+        taken, self._outputs = self._outputs, self._make()
+        return taken

@@ -12,7 +12,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Hello, Member, Members, Message, Ping, Pong
-from seedflood.protocol.swarm.outbox import Outbox, Wanted
+from seedflood.protocol.swarm.outputs import Outbox, Wanted
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.roster import Roster
 from seedflood.protocol.swarm.rules import Patience

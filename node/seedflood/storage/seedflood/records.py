@@ -13,8 +13,7 @@ from itertools import groupby, islice
 from zlib import crc32
 
 from seedflood.protocol.frontier import Held, Span
-from seedflood.protocol.seedflood.batches import payload_bytes
-from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle
+from seedflood.protocol.seedflood.messages import BUNDLE_UPDATES_MAX, Bundle, payload_bytes
 from seedflood.storage.records import SEAL_BYTES, ChecksumError, is_whole, sealed, unsealed
 from seedflood.storage.tables import signed
 from seedflood.wire import flood_pb2 as pb

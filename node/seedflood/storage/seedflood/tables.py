@@ -11,8 +11,7 @@ from typing import Any, Final
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held, spans
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.batches import cut_bundles
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, cut_bundles
 from seedflood.storage.records import sealed, unsealed
 from seedflood.storage.seedflood.records import (
     STRAND_COLUMNS,
