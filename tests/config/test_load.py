@@ -183,7 +183,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[run]\nmode = "gasloc"\n', ['task = "lm"', "[run.objective]"]),
         (GASLOC + "steps = 30\n", ["steps (30)", "multiple", "local_steps (20)"]),
         (GASLOC + "[run.gasloc]\ndelay_steps = 21\n", ["delay_steps (21)", "at most", "local_steps (20)"]),
-        (GASLOC + '[run.gasloc]\noptimiser = "SGD"\n', ['no key "optimiser"', 'did you mean "optimizer"']),
+        (GASLOC + '[run.gasloc]\nmaching = "two"\n', ['no key "maching"', 'did you mean "matching"']),
         (GASLOC + "[run.gasloc]\neta = 0\n", ['[run.gasloc] "eta"', "greater than 0"]),
         (GASLOC + "[run.gasloc]\nrank = 4\n", ['no key "rank"', "it belongs to [run.seedflood]"]),
         ('[run.objective]\nlabel_words = "good"\n', ['[run.objective] "label_words"', "must be a list"]),
@@ -263,7 +263,7 @@ def test_links_beyond_this_machine_are_secured(write, tls, covered):
 GONE = {
     "run": ["nonce"],
     "run.seedflood": ["warmup_steps", "weight_decay", "tell", "bits"],
-    "run.gasloc": ["warmup_steps", "weight_decay", "schedule"],
+    "run.gasloc": ["warmup_steps", "weight_decay", "schedule", "optimizer"],
     "node": ["when_finished", "log_level", "gradient_checkpointing"],
     "tls": ["insecure"],
 }
@@ -322,6 +322,8 @@ def test_loopback_addresses_are_known(address, expected):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
+        ({"stop_after": 10, "refresh_period": 10, "window": "none"}, 'set window = "strict", or take stop_after out'),
+        ({"stop_after": 100}, "so a run of 400 cannot end sooner"),
         ({"optimizer": "adam", "window": "none"}, 'set window = "strict", or optimizer = "sgd"'),
         ({"optimizer": "momentum", "window": "bounded"}, "goes by steps, which must be complete"),
     ],

@@ -7,6 +7,9 @@ import torch
 
 from seedflood.host.seedflood.engine import FAST, TOO_LONG, WORSE
 from seedflood.offline.learned import rebuild, replay
+from seedflood.operations.status import describe
+from seedflood.protocol.seedflood.algorithm import STOPPED
+from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX
 from seedflood.protocol.seedflood.payload import encode_loss
 
@@ -94,3 +97,47 @@ async def test_a_host_that_lies_about_what_it_loses_moves_nobody(cluster, lie, c
     assert len({(result["digest"], result["rate_halvings"]) for result in results}) == 1
     assert (results[0]["rate_halvings"] > 0) == is_halved
     assert all([step for step, _ in host.hub.history.halvings] == [0] * is_halved for host in hosts)
+
+
+STOPPING = {"estimate": "gradient", "learning_rate": 1e-9, "refresh_period": 10, "stop_after": 10, "steps": 4000}
+"""Nothing is learned, so an epoch of ten steps is soon no better than the best one before."""
+
+
+def ended(results):
+    """The step at which all have ended, alike."""
+    assert len({(result["digest"], result["steps"]) for result in results}) == 1
+    return results[0]["steps"]
+
+
+@pytest.mark.parametrize("changes", [{}, {"delay": 2}, {"local_steps": 2, "optimizer": "sgd"}])
+async def test_a_run_that_learns_no_more_stops_on_all_hosts_at_one_step(cluster, changes):
+    hosts = await cluster.ring(3, {**STOPPING, **changes})
+    results = await cluster.finish()
+    local_steps, delay = changes.get("local_steps", 1), changes.get("delay", 0)
+    assert (ended(results) - (CLOSING_ROUNDS + delay) * local_steps) % 10 == 0
+    assert ended(results) < 1000
+    for host in hosts:
+        assert replay(host.hub.settings).digest == results[0]["digest"]
+        assert rebuild(host.hub.settings).steps == ended(results)
+        assert STOPPED in [event["event"] for event in host.hub.events]
+        assert describe(host.hub)["progress"]["steps"] == ended(results)
+
+
+async def test_who_was_killed_or_went_stops_where_the_others_do(cluster):
+    run = {**STOPPING, "clients": 3}
+    a, b = await cluster.start("a", [], run), await cluster.start("b", ["a"], run)
+    c = await cluster.start("c", ["a"], run)
+    await cluster.until(lambda: c.node.step >= 3)
+    c.failed(RuntimeError("killed"))
+    await c.close()
+    c = await cluster.start("c", ["a"], run)
+    await cluster.until(lambda: c.node.step >= 6)
+    c.drain()
+    await c.close()
+    with cluster.held(a, b):
+        c = await cluster.start("c", ["a"], run)
+        await cluster.until(lambda: c.node.is_ready)
+    stopped = ended(await cluster.finish(a, b, c))
+    await c.close()
+    again = await cluster.start("c", ["a"], run, {"patience_seconds": 0})
+    assert ended([*await cluster.finish(again), a.result]) == stopped

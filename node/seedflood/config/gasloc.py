@@ -28,13 +28,12 @@ class GaslocSettings(AlgorithmSettings):
     initial: Literal["pretrained", "random"] = Field(
         "pretrained", description="What the run begins with: the model as it is, or weights drawn from the run's seed."
     )
-    optimizer: Literal["AdamW", "Adam", "SGD"] = Field("AdamW", description="Of the local steps.")
     learning_rate: float = Field(
         1e-3,
         gt=0,
         allow_inf_nan=False,
-        description="Of the local steps: down to a tenth at the end, as a cosine; up to it in the first tenth of a run "
-        "from random weights.",
+        description="Of the local steps, by AdamW: down to a tenth at the end, as a cosine; up to it in the first "
+        "tenth of a run from random weights.",
     )
 
     def check_steps(self, steps: int) -> None:

@@ -61,6 +61,12 @@ class SeedfloodSettings(AlgorithmSettings):
         description="Default: by estimate, optimizer, rank and shapes of the model. With adam, "
         "how far a step moves a weight matrix along each told coordinate (Frobenius norm).",
     )
+    stop_after: int | None = Field(
+        None,
+        ge=1,
+        description="End the run with its best state once no epoch in so many steps, in whole epochs, lost less than "
+        "the best one before (default: never; needs strict windows).",
+    )
     clip: float | None = Field(
         None,
         ge=1e-4,
@@ -70,7 +76,11 @@ class SeedfloodSettings(AlgorithmSettings):
     )
 
     @model_validator(mode="after")
-    def _check_optimizer(self) -> Self:
+    def _check_window(self) -> Self:
+        if self.stop_after is not None and self.window != "strict":
+            raise ValueError(
+                'stop_after needs losses that all hosts hold alike: set window = "strict", or take stop_after out'
+            )
         if self.optimizer != "sgd" and self.window != "strict":
             raise ValueError(
                 f'optimizer = "{self.optimizer}" goes by steps, which must be complete: set window = "strict", or '
@@ -78,11 +88,21 @@ class SeedfloodSettings(AlgorithmSettings):
             )
         return self
 
+    @property
+    def stop_epochs(self) -> int | None:
+        """`stop_after` in whole epochs."""
+        return None if self.stop_after is None else -(-self.stop_after // self.refresh_period)
+
     def check_steps(self, steps: int) -> None:
         if steps % self.local_steps or self.refresh_period % self.local_steps:
             raise ValueError(
                 f"steps ({steps}), and refresh_period ({self.refresh_period}) of [run.seedflood], must be multiples of "
                 f"its local_steps ({self.local_steps})"
+            )
+        if self.stop_epochs is not None and (self.stop_epochs + 1) * self.refresh_period >= steps:
+            raise ValueError(
+                f"stop_after ({self.stop_after}) of [run.seedflood] compares whole epochs of {self.refresh_period} "
+                f"steps, so a run of {steps} cannot end sooner: lower it or refresh_period, or take it out"
             )
 
     def check_task(self, task: str) -> None:

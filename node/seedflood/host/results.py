@@ -101,11 +101,11 @@ class Results:
             **facts(),
         )
 
-    def conclude(self, then: Callable[[], None]) -> None:
-        """Called when the run is over: final evaluation and export, then `then`."""
+    def conclude(self, then: Callable[[], None], steps: int | None = None) -> None:
+        """Called when the run is over: final evaluation and export, then `then`. steps: of it, if it ended sooner."""
         self._run(self._trainer.complete, nothing)
         if self._is_evaluated:
-            self._evaluate(self._settings.run.steps, self.report.after.update)
+            self._evaluate(steps or self._settings.run.steps, self.report.after.update)
             self._write_samples("after")
         self._run(self._trainer.digest, lambda digest: self._export(digest, then))
 

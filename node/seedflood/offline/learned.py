@@ -105,7 +105,7 @@ def load(settings: Settings, *, has_state: bool, adapter: Path | None = None) ->
 def rebuild(settings: Settings) -> Rebuilt:
     """Base model plus journal: the replica of a node that has stopped, or that runs. Raises SeedfloodError."""
     with _node(settings) as (trainer, journal):
-        steps = settings.run.steps if told_result(settings.node.state) else _complete_steps(settings.run, journal)
+        steps = told_result(settings.node.state).get("steps") or _complete_steps(settings.run, journal)
         _adopt_closed(trainer, journal)
         trainer.replica.replay([one for one in _updates(page) if one.step < steps] for page in _batches(journal))
     trainer.complete()

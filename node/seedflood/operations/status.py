@@ -209,17 +209,18 @@ def _run(run: RunSettings) -> dict[str, Any]:
 
 def _progress(hub: TelemetryHub, view: View, links: list[LinkState]) -> dict[str, Any]:
     run = hub.settings.run
-    step = min(view.step, run.steps) if view.phase != LOADING else None
+    steps = view.steps or run.steps
+    step = min(view.step, steps) if view.phase != LOADING else None
     speed = 0.0 if _stands_still(hub, view, WAITING_SECONDS) else hub.steps_per_second()
     return {
         "step": step,
-        "steps": run.steps,
+        "steps": steps,
         "epoch": run.algorithm.epoch_of(step) if step is not None else None,
         "loss": _round(hub.loss),
         "loss_step": hub.loss_step,
         "step_seconds": _round(hub.step_seconds),
         "steps_per_second": _round(speed),
-        "seconds_left": _round((run.steps - step) / speed) if speed and step is not None else None,
+        "seconds_left": _round((steps - step) / speed) if speed and step is not None else None,
         "spent_seconds": _round(hub.spent_seconds()),
         "spent_bytes": sum(link.bytes_sent for link in links),
         "rise": _rise(hub.rise),

@@ -132,6 +132,7 @@ class View:
     its algorithm wants shown, by name. words: the same, of what is no number. roster: None if the run is open.
 
     Not every algorithm has these: pairs: ourselves and each host with whom we are to exchange something now.
+    steps: of the run, if it ends before the last one.
     window: the oldest one that is open. catching_up: None unless a donor is being pulled from before we speak.
     duplicates: updates that came again. equivocations: steps for which a host was proven to contradict itself.
     """
@@ -157,3 +158,4 @@ class View:
     catching_up: CatchingUp | None = None
     duplicates: int = 0
     equivocations: int = 0
+    steps: int | None = None

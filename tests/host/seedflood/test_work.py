@@ -20,6 +20,7 @@ class Writing:
 
     def __init__(self, ahead=2):
         self.run = SimpleNamespace(objective=SimpleNamespace(ahead=ahead))
+        self.replica = SimpleNamespace(is_over=lambda step: False)
         self.done = []
         self.begun, self.go = threading.Semaphore(0), threading.Semaphore(0)
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import assert_weights_close, distinct_parameters, permuted, some_updates, tiny_model, tiny_replica
 
+from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import decode_coefficients
 from seedflood.training.seedflood.control import HALVINGS_MAX
@@ -283,6 +284,37 @@ def test_who_adopts_sums_knows_which_epochs_count(optimizer):
         one.open_latest()
     assert_weights_close(joiner.weights(), donor.weights())
     assert joiner.halvings == donor.halvings == 1
+
+
+@settings(max_examples=10)
+@given(order=st.integers(0, 10**6), cut=st.integers(0, 50 * CLIENTS), more=st.integers(0, 10 * CLIENTS))
+def test_who_has_stopped_holds_the_best_state_whatever_is_told_of_later_steps_in_any_order(order, cut, more):
+    in_turn, shuffled, best = (a_replica(steps=100, stop_after=20) for _ in range(3))
+    updates = told_losses(in_turn, (1.0, 0.3, 0.31, 0.32, 0.1))
+    best.apply(updates[: 20 * CLIENTS])
+    for start in range(0, 40 * CLIENTS + more, CLIENTS):
+        in_turn.apply(updates[start : start + CLIENTS])
+    mixed = permuted(updates, order)
+    shuffled.apply(mixed[:cut])
+    for update in mixed[cut:]:
+        shuffled.apply([update])
+    assert shuffled.digest() == in_turn.digest()
+    for one in (in_turn, shuffled, best):
+        one.open_latest()
+    assert_weights_close(in_turn.weights(), best.weights())
+    assert_weights_close(shuffled.weights(), best.weights())
+    assert [in_turn.is_over(step) for step in (0, 40 + CLOSING_ROUNDS - 1, 40 + CLOSING_ROUNDS, 99)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    joiner = a_replica(steps=100, stop_after=20)
+    for epoch in (2, 0, 3, 1):
+        joiner.adopt(epoch, in_turn.sum_epoch(epoch), ())
+    joiner.replay([updates[40 * CLIENTS :]])
+    assert joiner.digest() == in_turn.digest()
+    assert joiner.is_over(99)
 
 
 def test_the_replay_of_a_long_journal_computes_each_epoch_a_few_times_only():

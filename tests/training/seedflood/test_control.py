@@ -1,5 +1,6 @@
 """Control: who decides that a run unlearns, and what then happens."""
 
+from dataclasses import replace
 from itertools import cycle, pairwise
 
 import numpy
@@ -198,14 +199,14 @@ def test_a_third_that_lies_makes_no_step_too_long_or_short_enough(promise, lies)
     assert is_too_fast(*zip(*honest, *lies, strict=True)) == (promise == 0.9)
 
 
-def epochs(*courses):
+def epochs(*courses, stop_epochs=None):
     """What is left after each of these epochs, each with the losses of all origins by step."""
     past, left = Past(), []
     for epoch, losses_by_step in enumerate(courses):
         control = Control(BEGIN, past.halvings)
         for losses in losses_by_step:
             control = control.hear(dict(enumerate(map(told, losses))), BEGIN)
-        past = past.after(epoch, control)
+        past = past.after(epoch, control, stop_epochs)
         left.append(past)
     return left
 
@@ -235,6 +236,35 @@ def test_epochs_are_taken_back_no_more_often_than_the_rate_may_be_halved():
     assert sum(one.is_back for one in left) == HALVINGS_MAX == left[-1].halvings
 
 
+def test_a_run_stops_with_its_best_epoch_once_so_many_were_no_better():
+    means = (0.9, 0.3, 0.31, 0.2, 0.21, 0.22)
+    left = epochs(*(whole(mean) for mean in means), stop_epochs=2)
+    assert [one.is_last for one in left] == [False] * 5 + [True]
+    assert (left[-1].is_back, left[-1].best, left[-1].halvings) == (True, 3, 0)
+
+
+@settings(max_examples=30)
+@given(means=st.lists(st.sampled_from([0.2, 0.3, 0.4, 0.5]), min_size=1, max_size=12), stop=st.integers(1, 4))
+def test_a_run_stops_only_if_no_epoch_was_better_for_so_long(means, stop):
+    """An epoch that was only just taken back is never followed by a stop: the next one counts as the best."""
+    for epoch, past in enumerate(epochs(*(whole(mean) for mean in means), stop_epochs=stop)):
+        if past.is_last:
+            assert epoch - past.best >= stop
+            assert min(means[past.best + 1 : epoch + 1]) >= means[past.best]
+            break
+        assert epoch - past.best < stop
+
+
+@settings(max_examples=20)
+@given(liars=st.integers(1, 3), lies=st.lists(st.integers(0, LOSS_MAX), min_size=1, max_size=40))
+def test_a_third_that_lies_neither_stops_a_run_nor_keeps_it_going(liars, lies):
+    honest = [whole(mean, 2 * liars + 1) for mean in (0.9, 0.3, 0.31, 0.32)]
+    drawn = cycle(lies)
+    lied = [[[*step, *(next(drawn) / 2**11 for _ in range(liars))] for step in course] for course in honest]
+    for course in (honest, lied):
+        assert [one.is_last for one in epochs(*course, stop_epochs=2)] == [False, False, False, True]
+
+
 def test_an_epoch_of_which_nothing_was_told_leaves_what_was_left_to_it():
     best, empty = epochs(whole(0.3), [])
     assert empty == best
@@ -260,9 +290,11 @@ LOSTS = st.builds(Lost, st.integers(1, 1000), st.integers(0, 1 << 40), st.intege
         st.integers(-1, 1 << 40),
         st.dictionaries(st.integers(0, (1 << 64) - 1), LOSTS, max_size=4),
         st.booleans(),
-    )
+    ),
+    is_last=st.booleans(),
 )
-def test_what_an_epoch_leaves_is_read_from_its_numbers(past):
+def test_what_an_epoch_leaves_is_read_from_its_numbers(past, is_last):
+    past = replace(past, is_last=past.is_back and is_last)
     listed = past.listed()
     assert len(listed) <= past_size(4)
     assert all(-(1 << 63) <= number < 1 << 63 for number in listed)

@@ -243,7 +243,7 @@ class SeedfloodEngine(Engine):
     # The end
 
     def conclude(self, then: Callable[[], None]) -> None:
-        self._results.conclude(then)
+        self._results.conclude(then, self.node.step)
 
     def result(self) -> dict[str, Any]:
         return {

@@ -9,7 +9,7 @@ from seedflood.host.compute import Done
 from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, Stopped, SumEpoch, TakeDigest
 from seedflood.training.seedflood.trainer import Trainer
 
 Item = TypeVar("Item")
@@ -55,6 +55,8 @@ class Work:
             case ClosedWindow():
                 trainer.replica.apply(job.updates)
                 return Done(None, [Applied(job.steps[1], trainer.replica.halvings)])
+            case Measure(step) if trainer.replica.is_over(step):
+                return Done(Stopped(step))
             case Measure(step, count):
                 measured = trainer.measure(self._origin, step, count)
                 self._measured = step + count - 1

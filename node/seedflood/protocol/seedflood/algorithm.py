@@ -5,6 +5,7 @@ closes when everyone who takes part was heard, or time is up. `phase` says which
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from seedflood.protocol.frontier import Frontier, Held, tellable
 from seedflood.protocol.origin import STEP_MAX, OriginId
@@ -26,6 +27,7 @@ from seedflood.protocol.seedflood.outputs import (
     Outputs,
     Pulled,
     Remade,
+    Stopped,
 )
 from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
@@ -42,6 +44,8 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
+
+STOPPED = "the hosts lose no less than in the best epoch: the run ends with its best state"
 
 
 class SeedFlood(Algorithm):
@@ -169,6 +173,8 @@ class SeedFlood(Algorithm):
         match answer:
             case Measured(step, probes):
                 self._publish(step, probes, now)
+            case Stopped(step):
+                self._stop(step, now)
             case ReplicaDigest():
                 self.exchange.digested(answer, now)
             case ClosedEpoch():
@@ -197,6 +203,14 @@ class SeedFlood(Algorithm):
             self.holdings.publish(bundle)
         self.windows.open(step, now)
         self.life.enter(Phase.COLLECTING)
+
+    def _stop(self, step: int, now: float) -> None:
+        """The run ends before this step. Windows that are open are of steps that do not count."""
+        if self.phase is Phase.MEASURING and step == self.step:
+            self._outbox.tell(STOPPED, step=step)
+            self.ending.steps = step
+            self.windows.clear()
+            self._end(step, now)
 
     def leave(self, unsaid_from: int | None = None) -> None:
         if self.phase is not Phase.LEFT:
@@ -267,7 +281,7 @@ class SeedFlood(Algorithm):
         """Adds the open window, what is held of every origin, and how far the node has caught up."""
         duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
         view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
-        view = add_removals(view, self.ends, self._membership)
+        view = replace(add_removals(view, self.ends, self._membership), steps=self.ending.steps)
         voting = self.exchange.voting
         return add_votes(view, self.holdings.certificates, voting.misvoting.values())
 
@@ -316,7 +330,7 @@ class SeedFlood(Algorithm):
         if self._relaying is not None:
             self._relaying.settle(SETTLE_BUNDLES)
         if self.phase in (Phase.FINISHING, Phase.FINISHED):
-            self.holdings.apply(self.holdings.pending.take_before(self.rules.steps))
+            self.holdings.apply(self.holdings.pending.take_before(self.ending.steps))
             self._close_epochs()  # once more those that were opened again
         if self.phase is Phase.FINISHING:
             self._finish(now)
@@ -393,11 +407,15 @@ class SeedFlood(Algorithm):
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
             self._outbox.order(Measure(step, self.rules.local_steps))
-            return
+        else:
+            self._end(step, now)
+
+    def _end(self, step: int, now: float) -> None:
+        """No steps are left."""
         self.life.enter(Phase.FINISHING)
         self.ending.since = now
         self._outbox.tell("no steps left", step=step)
-        if (last_own := self.frontier.last(self.origin)) < self.rules.steps - 1:  # joined too late for the last round
+        if (last_own := self.frontier.last(self.origin)) < self.ending.steps - 1:  # joined too late for the last round
             self._presence.declare(last_step=last_own)
 
     def _close_epochs(self) -> None:

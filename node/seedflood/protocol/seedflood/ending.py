@@ -21,11 +21,13 @@ from seedflood.protocol.swarm.view import stated_edges
 
 
 class Ending:
-    """The last phase of a run. since: when it began. is_said: the neighbours were told that we need nothing more."""
+    """The last phase of a run. steps: of the run, as far as it goes. since: when it began. is_said: the neighbours were
+    told that we need nothing more."""
 
     def __init__(
         self, origin: OriginId, rules: Rules, patience: Patience, membership: Membership, frontier: Frontier
     ) -> None:
+        self.steps = rules.steps
         self.since: float | None = None
         self.is_said = False
         self._origin = origin
@@ -37,7 +39,7 @@ class Ending:
     @property
     def is_complete(self) -> bool:
         """Does the node need nothing more for this run?"""
-        return self.since is not None and self.is_all_held(self._rules.steps)
+        return self.since is not None and self.is_all_held(self.steps)
 
     def is_all_held(self, before: int) -> bool:
         """Is every update held that those who joined owe for the steps below `before`?"""
@@ -56,13 +58,13 @@ class Ending:
     def holds_everything(self, before: int = STEP_MAX) -> bool:
         """Did all clients join, and is every update held that they owe for the steps below `before`, or of the whole
         run?"""
-        return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self._rules.steps))
+        return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self.steps))
 
     def missing(self) -> dict[OriginId, list[tuple[int, int]]]:
         """The steps that are missing when no steps are left, as ranges by origin; empty before that phase."""
         if self.since is None:
             return {}
-        return lacking(self._membership, self._frontier, self._rules.steps - 1)
+        return lacking(self._membership, self._frontier, self.steps - 1)
 
     def describe_missing(self, here: Collection[OriginId]) -> dict[str, object]:
         """Facts for the log: which steps of which origins are missing, and which hosts may hold them. here: ourselves
@@ -110,7 +112,7 @@ class Ending:
         any window everything must be applied that changed the journal before its patience ended.
         """
         if now >= self.patient_until:
-            is_enough = self._rules.window != "strict" or self.is_all_held(self._rules.steps)
+            is_enough = self._rules.window != "strict" or self.is_all_held(self.steps)
             return is_enough and watch.is_settled(self.patient_until)
         linked, digest = set(linked), applied.digest()
         is_sure = watch.is_current and not watch.is_doubted

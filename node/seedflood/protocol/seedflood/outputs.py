@@ -78,6 +78,13 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Stopped:
+    """Answers a `Measure`: by what was applied the run is over, so nobody measures this step."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Remade:
     """Answers a `Rebuild`. is_changed: the coefficients had been wrong."""
 
@@ -99,7 +106,7 @@ class CutOff:
     surplus: Sequence[Bundle]
 
 
-Answer = Measured | ReplicaDigest | ClosedEpoch | Remade | Pulled | CutOff
+Answer = Measured | Stopped | ReplicaDigest | ClosedEpoch | Remade | Pulled | CutOff
 """What came of what a node wanted done (`Node.answer`): the digest of a `TakeDigest`, the sum of a `SumEpoch`."""
 
 

@@ -28,14 +28,15 @@ class Phase(StrEnum):
 
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.JOINING: (Phase.MEASURING, Phase.COLLECTING, Phase.FINISHING, Phase.LEFT),
-    Phase.MEASURING: (Phase.COLLECTING, Phase.LEFT),
+    Phase.MEASURING: (Phase.COLLECTING, Phase.FINISHING, Phase.LEFT),
     Phase.COLLECTING: (Phase.MEASURING, Phase.FINISHING, Phase.LEFT),
     Phase.FINISHING: (Phase.FINISHED, Phase.LEFT),
     Phase.FINISHED: (Phase.LEFT,),
     Phase.RELAYING: (Phase.LEFT,),
     Phase.LEFT: (),
 }
-"""What may follow each phase. From joining to collecting: with the open window of a past life."""
+"""What may follow each phase. From joining to collecting: with the open window of a past life. From measuring to
+finishing: the run stops before its last step."""
 
 
 class Lifecycle(PhaseMachine[Phase]):

@@ -3,6 +3,7 @@
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.membership import Membership
 
 FOREMOST_ROUNDS_MAX = 64
@@ -25,9 +26,8 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     Hosts that left before the end do not count, nor do those that contradicted themselves (`ends`); those that left
     because they had finished do.
     """
-    end = rules.steps - 1
     others = (m for m in map(membership.spoken, membership.origins()) if m is not None and m.origin != origin)
-    others = (m for m in others if not membership.is_silenced(m.origin) and (not m.has_left or m.last_step == end))
+    others = (m for m in others if not membership.is_silenced(m.origin) and (not m.has_left or stated(m).has_ended))
     steps = sorted(last for last in (frontier.last(m.origin) for m in others) if last >= 0)
     return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
 

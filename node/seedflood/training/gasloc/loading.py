@@ -33,7 +33,6 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
 def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> WorkerSettings:
     said, is_cuda = run.gasloc, base.device.type == "cuda"
     return WorkerSettings(
-        optimiser=said.optimizer,
         learning_rate=said.learning_rate,
         schedule=Schedule("cosine", run.steps // 10 if said.initial == "random" else 0, run.steps),
         micro_batch=node.micro_batch,

@@ -8,7 +8,7 @@ of all steps. If an update comes late for a step, the later steps are computed a
 may come for their step; once all clients have told of it, nothing can. All but the newest epochs are put aside in a
 file, because a journal may give everything of one origin before it gives the next one. An epoch that was adopted begins
 with what was adopted: its steps are over. `control` may take an epoch back to where it was best, and halve the rate of
-all later steps, or of all steps; or take whole epochs back.
+all later steps, or of all steps; or take whole epochs back; or end the run.
 
 Shapes: F coefficients, E numbers of an epoch (subspace.py).
 """
@@ -123,9 +123,16 @@ class _Point(NamedTuple):
     is_over: bool = False
     """Then `past` is what this epoch leaves."""
 
+    @property
+    def is_void(self) -> bool:
+        """Was the run over before this epoch?"""
+        return self.past.is_last and not self.is_over
+
     def numbers(self, size: int) -> Tensor:
         """(E,): what stands for an epoch. size: E."""
         sum_E = torch.zeros(size, dtype=torch.int64)
+        if self.is_void:
+            return sum_E
         left = self.past if self.is_over else replace(self.past, halvings=self.control.halvings, is_back=False)
         listed, first = left.listed(), len(self.state.increment_F)
         sum_E[:first] = torch.from_numpy(self.state.increment_F)
@@ -170,6 +177,7 @@ class Stepwise:
         self._optimiser = optimiser
         self._clients = run.clients
         self._refresh_period = run.seedflood.refresh_period
+        self._stop_epochs = run.seedflood.stop_epochs
         self._steps_of_run = run.steps
         self._promise_max = REWARD_PROMISE_MAX if run.objective.task == "reward" else PROMISE_MAX
         self._block = block_length(self._refresh_period, run.steps)
@@ -250,6 +258,8 @@ class Stepwise:
 
     def _take(self, point: _Point, epoch: int, step: int, told: _Heard) -> _Point:
         """One step: what was lost before it, the step itself, and what control makes of both."""
+        if point.is_void:
+            return point
         state, control, past, is_over = point
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
@@ -262,7 +272,7 @@ class Stepwise:
                 return self._take(slower, epoch, step, told)
         control, back_F = control.judge(self._block, self._alone(step))
         if not is_over and self._alone(step) is not None:
-            past, is_over = past.after(epoch, control), True
+            past, is_over = past.after(epoch, control, self._stop_epochs), True
         return _Point(moved if back_F is None else begin(back_F), control, past, is_over)
 
     def _alone(self, step: int) -> int | None:

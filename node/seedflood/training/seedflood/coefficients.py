@@ -67,9 +67,11 @@ class EpochCoefficients:
             self._backs[epoch] = past.best
 
     def past_before(self, epoch: int) -> Past:
-        """What the epochs before this one leave to it."""
-        before = max((other for other in (*self._kept, *self._places) if other < epoch), default=None)
-        return Past() if before is None else self._left_by(before)
+        """What the epochs before this one leave to it; those behind the end of a run leave nothing."""
+        if self._subspace.numbers == self._subspace.size:
+            return Past()
+        before = sorted((other for other in (*self._kept, *self._places) if other < epoch), reverse=True)
+        return next((past for past in map(self._left_by, before) if past != Past()), Past())
 
     def out(self) -> set[int]:
         """The epochs that do not count, since the run went back behind them."""

@@ -29,6 +29,10 @@ that are given the sum of an epoch have to know the same, so what an epoch leave
 coefficients: the halvings, and which epoch was the best, with what the origins lost in it. The epoch after that is
 never taken back: if it is as bad, the best one was not at its end what it was in the mean, and is forgotten.
 
+With `stop_after` a run ends if no epoch in so many steps was better than the best. It goes back to the end of that one,
+and what is told of later epochs does not count. Hosts measure some rounds more (`Replica.is_over`), so that all know
+what came late for that epoch before they end.
+
 By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
 
 All this is of strict windows. In other windows hosts hold a step at different times, and what is certified tells no
@@ -171,19 +175,22 @@ class Control:
 @dataclass(frozen=True, slots=True)
 class Past:
     """What an epoch leaves to the next one. best: the best epoch so far; -1: none is over. losses: what the origins
-    lost in it. is_back: the run went back to its end at the end of this epoch."""
+    lost in it. is_back: the run went back to its end at the end of this epoch. is_last: and ended."""
 
     halvings: int = 0
     best: int = -1
     losses: Block = field(default_factory=dict)
     is_back: bool = False
+    is_last: bool = False
 
-    def after(self, epoch: int, control: Control) -> "Past":
-        """At the end of the next epoch. control: after its last step."""
+    def after(self, epoch: int, control: Control, stop_epochs: int | None = None) -> "Past":
+        """At the end of the next epoch. control: after its last step. stop_epochs: see `stop_after`."""
         known = replace(self, halvings=control.halvings, is_back=False)
         here = replace(known, best=epoch, losses=control.whole)
         if self.best < 0 or _do_most(control.whole, self.losses, Lost.is_below):
             return here if control.whole else known
+        if stop_epochs is not None and epoch - self.best >= stop_epochs:
+            return replace(known, is_back=True, is_last=True)
         if not _lose_more(control.whole, self.losses, SIGNIFICANT_ALONE):
             return known
         if self.is_back or known.halvings >= HALVINGS_MAX:
@@ -193,15 +200,15 @@ class Past:
     def listed(self) -> list[int]:
         """L integers of 64 bits, or fewer; the others are zeros."""
         rows = [(_signed(origin), *sums) for origin, sums in sorted(self.losses.items())]
-        return [self.halvings, self.best + 1, int(self.is_back), *chain(*rows)]
+        return [self.halvings, self.best + 1, self.is_back + self.is_last, *chain(*rows)]
 
     @staticmethod
     def read(listed: Sequence[int]) -> "Past":
         """Undoes `listed`. A sum of others may say anything."""
-        halvings, best, is_back, *rows = listed
+        halvings, best, back, *rows = listed
         columns = zip(*(iter(rows),) * 4, strict=True)
         losses = {origin % (1 << 64): Lost(*sums) for origin, *sums in columns if sums[0] > 0}
-        return Past(min(max(0, halvings), HALVINGS_MAX), max(0, best) - 1, losses, is_back == 1)
+        return Past(min(max(0, halvings), HALVINGS_MAX), max(0, best) - 1, losses, back in (1, 2), back == 2)
 
 
 def _signed(origin: OriginId) -> int:

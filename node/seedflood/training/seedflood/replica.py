@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from seedflood.config import RunSettings
+from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model
 from seedflood.training.objectives.batches import Batch
@@ -67,6 +68,8 @@ class Replica:
         self.causal = LiveModel(base.model)
         """The model as objectives see it, with the replica's weights."""
         self.refresh_period = settings.refresh_period
+        self._known_after = (CLOSING_ROUNDS + settings.delay) * settings.local_steps
+        """So many steps after an epoch all hosts hold what came late for it."""
         self.epsilon = EPSILON
         self.live, self.slots = attach(base.model)
         shapes = [slot.slot.shape for slot in self.slots]
@@ -110,6 +113,10 @@ class Replica:
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
         return self._coefficients.past_before(self.epoch + 1).halvings
+
+    def is_over(self, step: int) -> bool:
+        """Had the run ended (`control`), and do all hosts know that before they measure this step?"""
+        return self._coefficients.past_before((step - self._known_after) // self.refresh_period).is_last
 
     def epoch_of(self, step: int) -> int:
         return step // self.refresh_period
