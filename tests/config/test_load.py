@@ -325,7 +325,7 @@ def test_loopback_addresses_are_known(address, expected):
         ({"stop_after": 10, "refresh_period": 10, "window": "none"}, 'set window = "strict", or take stop_after out'),
         ({"stop_after": 100}, "so a run of 400 cannot end sooner"),
         ({"optimizer": "adam", "window": "none"}, 'set window = "strict", or optimizer = "sgd"'),
-        ({"optimizer": "momentum", "window": "bounded"}, "goes by steps, which must be complete"),
+        ({"optimizer": "adam", "window": "bounded"}, "goes by steps, which must be complete"),
     ],
 )
 def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sentence):

@@ -23,7 +23,7 @@ IDS = {
     | {"model": "facebook/opt-125m"},
     "b96a2ed7a62b91c6": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
     "88844cd28766d207": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "014215a1e6b0f3bf": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "momentum"},
+    "5ced6ad48268122e": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "sgd"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 

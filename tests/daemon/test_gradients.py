@@ -16,7 +16,7 @@ from seedflood.protocol.seedflood.payload import encode_loss
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
     "adam and local steps": {"local_steps": 2},
-    "momentum": {"optimizer": "momentum"},
+    "the sum of each step": {"optimizer": "sgd"},
     "plain sum, never waiting": {"window": "none"},
 }
 

@@ -33,9 +33,9 @@ class SeedfloodSettings(AlgorithmSettings):
         description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
         "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
     )
-    optimizer: Literal["sgd", "momentum", "adam"] = Field(
+    optimizer: Literal["sgd", "adam"] = Field(
         default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
-        description="What is done with the sum of a step; all but sgd need strict windows. Default: sgd, and adam for "
+        description="What is done with the sum of a step; adam needs strict windows. Default: sgd, and adam for "
         "gradients in strict windows.",
     )
     schedule: Literal["root", "constant", "cosine"] = Field(
@@ -83,8 +83,7 @@ class SeedfloodSettings(AlgorithmSettings):
             )
         if self.optimizer != "sgd" and self.window != "strict":
             raise ValueError(
-                f'optimizer = "{self.optimizer}" goes by steps, which must be complete: set window = "strict", or '
-                'optimizer = "sgd"'
+                'optimizer = "adam" goes by steps, which must be complete: set window = "strict", or optimizer = "sgd"'
             )
         return self
 

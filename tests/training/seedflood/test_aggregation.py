@@ -40,7 +40,7 @@ def a_replica(optimizer="adam", **changes):
     )
 
 
-@pytest.fixture(scope="module", params=["sgd", "momentum", "adam"])
+@pytest.fixture(scope="module", params=["sgd", "adam"])
 def optimizer(request):
     return request.param
 
@@ -69,7 +69,7 @@ def test_any_order_and_partition_gives_the_same_digest_and_weights(optimizer, ex
     assert_weights_close(replica.weights(), weights)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_before_a_first_step_that_is_too_long_the_rate_is_halved_in_any_order(optimizer):
     """Gradients of a thousand coordinates, at a rate of 1, and a loss of 2."""
     replica, shuffled = (a_replica(optimizer, learning_rate=1.0) for _ in range(2))
@@ -82,7 +82,7 @@ def test_before_a_first_step_that_is_too_long_the_rate_is_halved_in_any_order(op
     assert shuffled.halvings == replica.halvings
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_before_a_first_step_no_rate_is_halved_below_its_default(optimizer):
     """The gradients promise more than a loss of 2^-5 at all of these rates."""
     default = a_replica(optimizer).default_rate
@@ -124,8 +124,6 @@ def dense_weights(replica, updates, optimizer):
                 first, second = 0.9 * first + 0.1 * gradient_F, 0.999 * second + 0.001 * gradient_F**2
                 change_F = first / (1 - 0.9**count) / ((second / (1 - 0.999**count)).sqrt() + 1e-8)
                 change_F = change_F / torch.from_numpy(subspace.lengths())
-            elif optimizer == "momentum":
-                first = change_F = 0.9 * first + gradient_F
             else:
                 change_F = gradient_F
             for index, slot in enumerate(subspace.slots):

@@ -41,7 +41,7 @@ from seedflood.training.seedflood.control import (
     Past,
     block_length,
 )
-from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Integers, Optimiser, State, begin
+from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Adam, Integers, State, begin
 from seedflood.training.seedflood.schedule import Schedule
 from seedflood.training.seedflood.shelf import Place, Shelf
 from seedflood.training.seedflood.subspace import Subspace
@@ -87,7 +87,7 @@ def make_aggregation(
     optimiser, unit = None, -learning_rate / run.clients * 2.0**-unit_bits
     if settings.optimizer != "sgd":
         mean = 2.0**-unit_bits / run.clients
-        optimiser = Optimiser(settings.optimizer, learning_rate, mean, subspace.lengths())
+        optimiser = Adam(learning_rate, mean, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
     return Stepwise(unit, reader, schedule, optimiser, Shelf(folder), run, learning_rate / default_rate)
 
@@ -163,7 +163,7 @@ class Stepwise:
         unit: float,
         reader: Reader,
         schedule: Schedule,
-        optimiser: Optimiser | None,
+        optimiser: Adam | None,
         shelf: Shelf,
         run: RunSettings,
         defaults: float = 1.0,

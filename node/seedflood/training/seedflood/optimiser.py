@@ -1,5 +1,4 @@
-"""An optimiser on the coefficients of an epoch: momentum, or Adam (arXiv 1412.6980, 1711.05101), the same on every
-host.
+"""Adam (arXiv 1412.6980) on the coefficients of an epoch, the same on every host.
 
 It goes by steps: after step t the state is a pure function of what all origins told of steps 0..t, in whatever order
 that came. So it needs complete steps (strict windows), and hosts that hold the same have the same state.
@@ -17,7 +16,7 @@ A step about which nothing was told, or only zeros, is passed over: it leaves no
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy
 
@@ -27,7 +26,6 @@ INCREMENT_UNIT_BITS = 40
 """A is an integer in units of 2^-40 (9e-13). A step of Adam moves each entry by about a learning rate, 1e-4; 2^23 is
 far."""
 
-MOMENTUM = 0.9
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 STEP_MAX = 2.0**50
@@ -36,8 +34,6 @@ integers."""
 
 Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
-
-OptimizerName = Literal["momentum", "adam"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +58,10 @@ def begin(increment_F: Integers) -> State:
 
 
 @dataclass(frozen=True, slots=True)
-class Optimiser:
-    """Momentum or Adam with its settings. unit: the value of one told integer in the mean over all clients. length_F:
-    what the steps of Adam are divided by (`Subspace.lengths`)."""
+class Adam:
+    """Adam with its settings. unit: the value of one told integer in the mean over all clients. length_F:
+    what its steps are divided by (`Subspace.lengths`)."""
 
-    name: OptimizerName
     learning_rate: float
     unit: float
     length_F: Floats
@@ -75,10 +70,6 @@ class Optimiser:
         """The state after a step of which this sum was told. factor: of the learning rate, in units of 2^-16."""
         gradient_F = numpy.multiply(sum_F.astype(numpy.float64), self.unit)
         rate = self.learning_rate * (factor * 2.0**-FACTOR_BITS)
-        if self.name == "momentum":
-            first_F = numpy.add(numpy.multiply(state.first_F, MOMENTUM), gradient_F)
-            moved = State(state.increment_F, first_F, state.second_F)
-            return self._move(moved, first_F, rate)
         first_F = numpy.add(numpy.multiply(state.first_F, BETA_1), numpy.multiply(gradient_F, 1 - BETA_1))
         square_F = numpy.multiply(gradient_F, gradient_F)
         second_F = numpy.add(numpy.multiply(state.second_F, BETA_2), numpy.multiply(square_F, 1 - BETA_2))
@@ -86,11 +77,6 @@ class Optimiser:
         root_F = numpy.sqrt(numpy.divide(second_F, 1 - decay_2))
         direction_F = numpy.divide(numpy.divide(first_F, 1 - decay_1), numpy.add(root_F, EPSILON))
         step_F = numpy.divide(direction_F, self.length_F)
-        return self._move(State(state.increment_F, first_F, second_F, decay_1, decay_2), step_F, rate)
-
-    @staticmethod
-    def _move(state: State, direction_F: Floats, rate: float) -> State:
-        units_F = numpy.multiply(direction_F, -rate * 2.0**INCREMENT_UNIT_BITS)
-        units_F = numpy.clip(numpy.rint(units_F), -STEP_MAX, STEP_MAX)
-        increment_F = numpy.add(state.increment_F, units_F.astype(numpy.int64))
-        return State(increment_F, state.first_F, state.second_F, state.decay_1, state.decay_2)
+        units_F = numpy.rint(numpy.multiply(step_F, -rate * 2.0**INCREMENT_UNIT_BITS))
+        moved_F = numpy.clip(units_F, -STEP_MAX, STEP_MAX).astype(numpy.int64)
+        return State(numpy.add(state.increment_F, moved_F), first_F, second_F, decay_1, decay_2)

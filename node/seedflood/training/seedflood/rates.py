@@ -46,7 +46,6 @@ import math
 from collections.abc import Sequence
 
 from seedflood.config import SeedfloodSettings
-from seedflood.training.seedflood.optimiser import MOMENTUM
 
 DIRECTION_WEIGHT_CHANGE = 0.372
 """The rate of steps along seeded directions, times the root of the number of parameters: such steps move all
@@ -75,5 +74,4 @@ def default_learning_rate(
         return ADAM_RATE / math.sqrt(max(1, matrices) * settings.rank**3)  # exact: a root is rounded correctly
     if settings.estimate != "gradient":
         return DIRECTION_WEIGHT_CHANGE / math.sqrt(parameters_count)
-    rate = min(GRADIENT_RATE_PARAMETERS / parameters_count, GRADIENT_RATE_ROOT / math.sqrt(parameters_count))
-    return rate * (1 - MOMENTUM) if settings.optimizer == "momentum" else rate
+    return min(GRADIENT_RATE_PARAMETERS / parameters_count, GRADIENT_RATE_ROOT / math.sqrt(parameters_count))
