@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from seedflood.host.backlog import WITHHELD_MAX, Backlog
+from seedflood.host.backlog import UNSAVED_BUNDLES_MAX, WITHHELD_MAX, Backlog
 from seedflood.host.driver import Driver
 from seedflood.protocol.swarm.delays import HOP_BOUNDS, SAMPLES_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
@@ -45,6 +45,7 @@ at_once = fixed(0)  # empty again after each event
 
 SWARM_BOUNDS: dict[str, Bound] = {
     "Backlog._withheld": fixed(WITHHELD_MAX),
+    "Backlog.bundles": fixed(UNSAVED_BUNDLES_MAX),
     "Backlog.members": statements,
     "Gate.cuts": fixed(HOLES_MAX),
     "HopDelays._counts": fixed(len(HOP_BOUNDS) + 1),

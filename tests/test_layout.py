@@ -210,7 +210,7 @@ def test_the_driver_and_the_simulation_need_neither_torch_nor_grpc_nor_sqlite():
         assert {name for name in importers_of(package) if name.startswith(("host/driver.py", "simulation/"))} == set()
 
 
-OF_SEEDFLOOD = ("seedflood.seams", "seedflood.driver", "seedflood.backlog", "seedflood.history")
+OF_SEEDFLOOD = ("seedflood.seams", "seedflood.driver", "seedflood.history")
 SHARED_OF_HOST = ("seams", "driver", "backlog", *OF_SEEDFLOOD)
 """What the simulation runs, too."""
 

@@ -4,7 +4,6 @@ checked at moments when it should be short."""
 from collections.abc import Callable
 from typing import get_args
 
-from seedflood.host.seedflood.backlog import UNSAVED_BUNDLES_MAX
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.origin import OriginId
@@ -20,7 +19,7 @@ from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 from seedflood.protocol.swarm.roster import HOLES_MAX
 from simulation import bounds
-from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins, statements
+from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
 
 HEARD_ROUNDS = 4
 """How many rounds hosts go on until all have heard of a newcomer."""
@@ -48,10 +47,7 @@ BOUNDS: dict[str, Bound] = {
     "Admission.refused": fixed(len(get_args(Objection))),
     "Announcement._asked": origins,
     "Announcement._heard_by": origins,
-    "BundleBacklog._own": _bundles,
-    "BundleBacklog._withheld": statements,
-    "BundleBacklog.bundles": fixed(UNSAVED_BUNDLES_MAX),
-    "BundleBacklog.records": lambda node: 1 + origins(node),
+    "Backlog.records": lambda node: 1 + origins(node),
     "Blockers._since": lambda node: 2 * origins(node),
     "CatchUp._past_neighbours": fixed(NEIGHBOURS_MAX),
     "Certificates._certified": _epochs,

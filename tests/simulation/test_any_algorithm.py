@@ -86,7 +86,7 @@ def test_that_numbers_are_kept_after_they_were_told_is_seen(monkeypatch):
 
 
 def test_that_a_full_disk_withholds_nothing_is_seen(monkeypatch):
-    monkeypatch.setattr(Backlog, "sift", lambda backlog, peer, message: message)
+    monkeypatch.setattr(Backlog, "holds_back", lambda *_: False)
     assert is_seen("told two numbers", ROUGH)
 
 

@@ -61,7 +61,7 @@ def test_a_disk_that_keeps_nothing_through_a_power_failure_is_seen(monkeypatch):
 
 
 def test_that_a_full_disk_withholds_nothing_is_seen(monkeypatch):
-    monkeypatch.setattr(Backlog, "sift", lambda backlog, peer, message: message)
+    monkeypatch.setattr(Backlog, "holds_back", lambda *_: False)
     assert is_seen("before that was durable", "disks")
 
 

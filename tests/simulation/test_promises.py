@@ -12,7 +12,7 @@ import pytest
 from worlds import make_world
 
 from seedflood.errors import PeerError
-from seedflood.host.seedflood.backlog import BundleBacklog
+from seedflood.host.backlog import Backlog
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.epochs import Closings
@@ -322,7 +322,7 @@ PROMISES = {
     "P9 memory is bounded": (growing, [(Closings, "agreed", lambda *_: [])]),
     "P10 a full disk makes nobody forget what it said": (
         filled,
-        [(BundleBacklog, "sift", lambda _, __, message: message)],
+        [(Backlog, "holds_back", lambda *_: False)],
     ),
     "P11 a damaged journal contradicts nothing": (
         lambda: forgetful(is_disk_lost=False),

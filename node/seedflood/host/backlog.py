@@ -1,13 +1,17 @@
 """What is not on the disk yet: the open group of the journal and, while the disk is full, everything that waits.
 
-While the disk is full the node still hears others and relays their statements. Of its own it sends nothing that it
-would forget in a crash: such messages are withheld here until there is space.
+While the disk is full the node still hears others and relays what they say, because neighbours have it, too. Of its own
+it sends nothing that it would forget in a crash. A message that says anything of ours is withheld here as a whole until
+there is space; what it says of others reaches the neighbour by repair. The next round to be measured waits, too.
+
+A node that adopts a sum must have space for it. If not, it ends with 74, and catches up when it is started again.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+from seedflood.errors import DiskFullError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Record
@@ -15,44 +19,77 @@ from seedflood.protocol.swarm.outputs import Record
 WITHHELD_MAX = 1024
 """The most withheld messages. Then the oldest are dropped, as if a link had broken."""
 
+GROUP_BUNDLES_MAX = 4096
+"""The most bundles in one group. Usually a window ends the group, but a node that catches up closes no windows."""
+
+GROUP_BYTES_MAX = 4 << 20
+"""The most bytes of payloads in one group."""
+
+UNSAVED_BUNDLES_MAX = 1 << 18
+"""The most bundles that wait for space, about 100 MB in memory. Beyond that the node ends (exit code 74). After a
+restart it pulls them again."""
+
+UNSAVED_BYTES_MAX = 256 << 20
+"""The most bytes of payloads that wait for space."""
+
 
 class Backlog:
-    """Statements and records since the last commit. is_stuck: they could not be written because the disk was full."""
+    """Statements and records since the last commit, and bundles, if the algorithm has them. is_stuck: they could not be
+    written because the disk was full."""
 
     def __init__(self, origin: OriginId) -> None:
         self.members: dict[tuple[OriginId, bool], Member] = {}
         """By (origin, has_spoken), as the journal keeps them."""
         self.records: dict[bytes, Record] = {}
+        self.bundles: list[Any] = []
         self.is_stuck = False
         self._origin = origin
+        self._bytes = 0
         self._withheld: deque[tuple[OriginId, Message]] = deque(maxlen=WITHHELD_MAX)
 
-    def add(self, members: Iterable[Member], records: Iterable[Record]) -> None:
-        """Takes what is to be written."""
+    @property
+    def is_large(self) -> bool:
+        """Is the group so large that it must end now?"""
+        return len(self.bundles) >= GROUP_BUNDLES_MAX or self._bytes >= GROUP_BYTES_MAX
+
+    @property
+    def unwritten(self) -> list[Any]:
+        """The bundles that are not even in an open group of the journal, because the disk is full."""
+        return self.bundles if self.is_stuck else []
+
+    def add(
+        self, members: Iterable[Member], records: Iterable[Record], bundles: Sequence[Any] = (), payload_bytes: int = 0
+    ) -> None:
+        """Takes what is to be written. payload_bytes: of the bundles. Raises DiskFullError if too many of them wait for
+        space."""
         self.members |= {(member.origin, member.has_spoken): member for member in members}
         self.records |= {record.key: record for record in records}
+        self.bundles += bundles
+        self._bytes += payload_bytes
+        if len(self.bundles) > UNSAVED_BUNDLES_MAX or self._bytes > UNSAVED_BYTES_MAX:
+            raise DiskFullError("the disk was full for too long; free some space and restart.")
 
     def clear(self) -> None:
         """Forgets everything, because it was written."""
         self.members.clear()
         self.records.clear()
+        self.bundles.clear()
+        self._bytes = 0
 
-    def sift(self, peer: OriginId, message: Message) -> Message | None:
-        """The part of the message that may be sent now, None if there is none. The rest is withheld."""
-        now, later = self._divide(message) if self.is_stuck else (message, None)
-        if later is None:
-            return message
-        self._withheld.append((peer, later))
-        return now
+    def holds_back(self, peer: OriginId, message: Message) -> bool:
+        """May this not be sent yet? Then it is withheld."""
+        if not self.is_stuck or not self._is_ours(message):
+            return False
+        self._withheld.append((peer, message))
+        return True
 
-    def _divide(self, message: Message) -> tuple[Message | None, Message | None]:
-        """(the part that may be sent while the disk is full, the part that may not)."""
+    def _is_ours(self, message: Message) -> bool:
         match message:
             case Members(members):
-                return divided(Members, members, self.is_early)
+                return any(map(self.is_early, members))
             case AlgorithmMessage():
-                return None, message
-        return message, None
+                return message.is_of(self._origin)
+        return False
 
     def is_early(self, member: Member) -> bool:
         """Is it our own statement, and not on the disk yet?"""
@@ -65,18 +102,3 @@ class Backlog:
         self.clear()
         self.is_stuck = False
         return withheld
-
-
-Item = TypeVar("Item")
-Whole = TypeVar("Whole")
-
-
-def divided(
-    whole: Callable[[tuple[Item, ...]], Whole], items: Iterable[Item], is_early: Callable[[Item], bool]
-) -> tuple[Whole | None, Whole | None]:
-    """(A message of the items that may be sent, one of the early ones). whole: makes a message of its items."""
-    parts: tuple[list[Item], list[Item]] = ([], [])
-    for item in items:
-        parts[is_early(item)].append(item)
-    now, later = (whole(tuple(part)) if part else None for part in parts)
-    return now, later

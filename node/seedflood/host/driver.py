@@ -32,7 +32,6 @@ class Driver:
     carried out one after the other, and answered by `answered`. clock: returns monotonic seconds."""
 
     node: Swarm[Any]
-    _backlog: Backlog
 
     def __init__(
         self,
@@ -42,8 +41,6 @@ class Driver:
         compute: Callable[[Any], None],
         observer: Observer,
         clock: Callable[[], float],
-        *,
-        backlog: Backlog | None = None,
     ) -> None:
         self.node = node
         self.is_halted = False
@@ -56,7 +53,7 @@ class Driver:
         self._compute = compute
         self._observer = observer
         self._clock = clock
-        self._backlog = backlog or Backlog(node.origin)
+        self._backlog = Backlog(node.origin)
         self._stated: Member | None = None
         """The last statement of ours that is on the disk."""
         self._waiting: list[Any] = []
@@ -90,16 +87,14 @@ class Driver:
         """The first message on a new link. Our statement in it is the last one that is on the disk, if there is
         one."""
         hello = self.node.hello()
-        if self._stated is None or not self._backlog.is_early(hello.member):
-            return hello
-        return replace(hello, member=self._stated)
+        return replace(hello, member=self._as_kept(hello.member))
 
     def answer(self, frontier: Iterable[Held]) -> Iterator[Any]:
         """The answer to a pull, made while it is sent: the members. An algorithm with a history adds more.
 
         Its parts are `Members` and those messages of the algorithm that answers may contain (`transport.answer`).
         """
-        yield Members(self.node.membership.told())
+        yield self._members()
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
         self.do(lambda now: self.node.connected(peer, hello, now))
@@ -174,9 +169,8 @@ class Driver:
             raise
         self._tell_kept(out, kept, source)
         for peer, message in out.send:
-            sendable = self._backlog.sift(peer, message)
-            if sendable is not None:
-                self._send(peer, sendable)
+            if not self._backlog.holds_back(peer, message):
+                self._send(peer, message)
         self._perform(out, kept)
         for event in out.events:
             self._observer.noted(event)
@@ -198,11 +192,14 @@ class Driver:
             return
         try:
             self._journal.keep(out.members, out.records, durable=out.is_durable or bool(out.records))
-            self._journal.commit()
-            self._note_stated()
-            self._backlog.clear()
+            self._commit()
         except DiskFullError as error:
             self._stick(error)
+
+    def _commit(self) -> None:
+        self._journal.commit()
+        self._note_stated()
+        self._backlog.clear()
 
     def _tell_kept(self, out: Any, kept: Any, source: OriginId | None) -> None:
         """Tells the observer what was kept."""
@@ -253,6 +250,15 @@ class Driver:
         """Remembers our newest statement in the backlog. Called when all of it is on the disk."""
         ours = [member for member in self._backlog.members.values() if member.origin == self.node.origin]
         self._stated = max([*ours, *filter(None, [self._stated])], key=lambda member: member.age, default=None)
+
+    def _as_kept(self, member: Member) -> Member:
+        """Our statement as it is on the disk, if the newest one is not there yet; those of others as they are."""
+        return self._stated if self._stated is not None and self._backlog.is_early(member) else member
+
+    def _members(self) -> Members:
+        """What we may tell of everyone now."""
+        members = map(self._as_kept, self.node.membership.told())
+        return Members(tuple(member for member in members if not self._backlog.is_early(member)))
 
     def _resume(self) -> None:
         """Sends and orders what was withheld. Called when the backlog is on the disk."""

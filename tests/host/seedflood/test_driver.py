@@ -4,7 +4,7 @@ import pytest
 
 from seams import Disk, Recorder
 from seedflood.errors import DiskFullError, JournalError, PeerError
-from seedflood.host.seedflood.backlog import GROUP_BUNDLES_MAX
+from seedflood.host.backlog import GROUP_BUNDLES_MAX
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.history import PAGE_BUNDLES, pages
 from seedflood.protocol.frontier import Frontier, Held
@@ -63,7 +63,7 @@ class ScriptedNode:
         self.calls = []
         self.error = None
         self.ends = SimpleNamespace(proofs={})
-        self.seedflood = SimpleNamespace(withhold=self.withhold)
+        self.seedflood = SimpleNamespace(hear_of_disk=self.hear_of_disk)
 
     def collect(self):
         out, self.outputs = self.outputs, Outputs()
@@ -97,7 +97,7 @@ CALLS = [
     ("received", (PEER, MESSAGE), ("received", PEER, MESSAGE, 10.0)),
     ("pulled", (PEER,), ("answer", Pulled(PEER), 10.0)),
     ("answered", (Measured(3, [(1, 2)]),), ("answer", Measured(3, [(1, 2)]), 10.0)),
-    ("leave", (), ("leave", 10.0, None)),
+    ("leave", (), ("leave", 10.0)),
     ("tick", (), ("tick", 10.0)),
 ]
 

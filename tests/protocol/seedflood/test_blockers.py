@@ -219,9 +219,9 @@ def test_it_waits_for_its_own_replica():
 def test_a_full_disk_stops_it_in_any_phase():
     node = linked(B)
     assert why(node) == []
-    node.seedflood.withhold(0, is_disk_full=True)
+    node.seedflood.hear_of_disk(is_full=True)
     assert why(node) == [("disk full", NAMELESS["disk full"], None)]
-    node.seedflood.withhold(None, is_disk_full=False)
+    node.seedflood.hear_of_disk(is_full=False)
     assert why(node) == []
 
 

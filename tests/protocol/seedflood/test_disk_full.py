@@ -6,12 +6,13 @@ from origins import A, B, C, make_rules
 
 from seams import Recorder
 from seedflood.errors import DiskFullError, JournalError
+from seedflood.host import backlog as backlog_module
 from seedflood.host.driver import RETRY_SECONDS
-from seedflood.host.seedflood import backlog as backlog_module
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Refill
 from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.outputs import Measure, Measured
+from seedflood.protocol.swarm.messages import Members
 
 
 class Host:
@@ -165,9 +166,19 @@ def test_a_neighbour_that_links_meanwhile_hears_of_us_only_afterwards(full):
     assert (B.id, A.id, 0) in full.said()
 
 
-def test_whoever_leaves_with_a_full_disk_makes_nobody_wait_for_what_it_did_not_say(full):
-    full.driver.leave()
-    assert full.node.membership.get(A.id).last_step == -1
+def test_who_leaves_with_a_full_disk_says_so_when_there_is_space_and_is_down_until_then(host):
+    def goodbyes():
+        sent = [one for _, _, messages in host.seams.take("send") for one in messages if isinstance(one, Members)]
+        return [member for one in sent for member in one.members if member.origin == A.id and member.has_left]
+
+    host.driver.disconnected(C.id, "gone")  # we state our neighbours, and keep that
+    host.fill()
+    host.driver.leave()
+    assert not goodbyes()
+    assert not any(one.origin == A.id and one.has_left for one in next(host.driver.answer(())).members)
+    assert not host.driver.hello().member.has_left
+    host.free()
+    assert goodbyes()
 
 
 def test_nobody_has_heard_what_a_crash_makes_us_forget(full):

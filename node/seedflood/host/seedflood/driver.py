@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from seedflood.errors import DiskFullError
 from seedflood.host.driver import Driver
-from seedflood.host.seedflood.backlog import BundleBacklog
 from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.host.seedflood.seams import Adopt, Compute, Journal, Links, Observer, Refill, Replay
 from seedflood.protocol.frontier import Frontier, Held, Span, is_tellable
@@ -22,6 +21,7 @@ from seedflood.protocol.seedflood.messages import (
     Standing,
     Update,
     Updates,
+    payload_bytes,
 )
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
@@ -61,7 +61,6 @@ class SeedfloodDriver(Driver):
     _journal: Journal
     _links: Links
     _observer: Observer
-    _backlog: BundleBacklog
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class SeedfloodDriver(Driver):
         observer: Observer,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(node, journal, links, compute, observer, clock, backlog=BundleBacklog(node.origin))
+        super().__init__(node, journal, links, compute, observer, clock)
         self._uncut: list[tuple[OriginId, Sequence[Span]]] = []
         """What is to be deleted when the disk has space."""
         self._measured: Measured | None = None
@@ -100,11 +99,10 @@ class SeedfloodDriver(Driver):
 
     def hello(self) -> Hello:
         """The first message on a new link. It claims none of our own steps that are not on the disk yet."""
-        hello = self.node.hello()
-        unsaved = self._backlog.first_unsaved
+        hello, own = super().hello(), self.node.origin
+        unsaved = min((one.first_covered for one in self._backlog.unwritten if one.origin == own), default=None)
         if unsaved is None:
             return hello
-        own = self.node.origin
         frontier = tuple(Held(own, min(one.mark, unsaved)) if one.origin == own else one for one in hello.frontier)
         return replace(hello, frontier=frontier)
 
@@ -116,7 +114,7 @@ class SeedfloodDriver(Driver):
 
         Raises JournalError. The caller should serve others between its parts, of which some are empty.
         """
-        yield Members(self.node.membership.told())
+        yield self._members()
         yield from list(self.node.ends.proofs.values())
         for found in self._journal.read_missing(frontier, ANSWER_BUNDLES):
             if self.is_halted:
@@ -139,9 +137,6 @@ class SeedfloodDriver(Driver):
         else:
             super().answered(answer)
 
-    def leave(self) -> None:
-        self.do(lambda now: self.node.leave(now, self._backlog.first_unsaved))
-
     def _send(self, peer: OriginId, message: Message) -> None:
         super()._send(peer, message)
         self._observer.sent(peer, message)
@@ -158,8 +153,7 @@ class SeedfloodDriver(Driver):
         if not (out.bundles or out.members or out.records or is_end or self._backlog.is_large):
             return
         is_end = is_end or self._backlog.is_large
-        self._backlog.add(out.members, out.records)
-        self._backlog.add_bundles(out.bundles, is_durable=out.is_durable)
+        self._backlog.add(out.members, out.records, out.bundles, payload_bytes(out.bundles))
         if self._backlog.is_stuck:
             return
         try:
@@ -168,8 +162,7 @@ class SeedfloodDriver(Driver):
             if out.bundles or out.members or out.is_durable:
                 self._journal.append(out.bundles, out.members, durable=out.is_durable)
             if is_end:
-                self._journal.commit()
-                self._backlog.clear()
+                self._commit()
         except DiskFullError as error:
             if out.adopt:
                 raise
@@ -236,7 +229,7 @@ class SeedfloodDriver(Driver):
 
     def _stick(self, error: DiskFullError) -> None:
         super()._stick(error)
-        self.node.seedflood.withhold(self._backlog.first_unsaved, is_disk_full=True)
+        self.node.seedflood.hear_of_disk(is_full=True)
 
     def _write_backlog(self) -> None:
         if self._backlog.records:
@@ -244,7 +237,7 @@ class SeedfloodDriver(Driver):
         self._journal.append(self._backlog.bundles, list(self._backlog.members.values()), durable=True)
 
     def _resume(self) -> None:
-        self.node.seedflood.withhold(None, is_disk_full=False)
+        self.node.seedflood.hear_of_disk(is_full=False)
         measured, self._measured = self._measured, None
         super()._resume()
         if measured is not None:

@@ -29,12 +29,11 @@ from seedflood.protocol.seedflood.outputs import (
     Remade,
     Stopped,
 )
-from seedflood.protocol.seedflood.own_state import OwnState
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.relaying import SETTLE_BUNDLES, Relaying
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.statement import Rows, stated
+from seedflood.protocol.seedflood.statement import Remains, Rows, Stated, pack, stated
 from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_votes
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.algorithm import Algorithm
@@ -73,8 +72,11 @@ class SeedFlood(Algorithm):
         self.holdings = Holdings(rules, frontier, admission, certificates, self.flood, outbox)
         self.applied = self.holdings.applied
         self._catchup = CatchUp(patience)
-        self._own = OwnState(self.origin, frontier, self._catchup)
-        self._own.rows, self._own.is_relay = rows, is_relay
+        self._rows = rows
+        self._remains: tuple[Remains, ...] = ()
+        """What we state that we hold of removed hosts."""
+        self._has_ended = False
+        """Have we ended the run, in this life?"""
         self.exchange = Exchange(
             self.holdings, presence, admission, self._catchup, self.life, outbox, rules, self._may_apply_before
         )
@@ -126,7 +128,9 @@ class SeedFlood(Algorithm):
         return member.has_left and stated(member).has_ended
 
     def state(self) -> bytes:
-        return self._own.packed()
+        said_before = max(self.frontier.last(self.origin) + 1, self._catchup.said_before)
+        has_ended = self._has_ended or self._catchup.has_ended
+        return pack(Stated(said_before, self._rows, self._remains, has_ended, self._relaying is not None))
 
     def held(self) -> tuple[Held, ...]:
         return tellable(self.frontier.held())
@@ -212,16 +216,14 @@ class SeedFlood(Algorithm):
             self.windows.clear()
             self._end(step, now)
 
-    def leave(self, unsaid_from: int | None = None) -> None:
+    def leave(self) -> None:
         if self.phase is not Phase.LEFT:
             self.life.enter(Phase.LEFT)
-            self._own.unsaid_from = unsaid_from
-            self._presence.leave(self._own.last_said())
+            self._presence.leave(self.frontier.last(self.origin))
 
-    def withhold(self, unsaid_from: int | None, *, is_disk_full: bool) -> None:
-        """The disk is full, or has room again. unsaid_from: our first step that could not be kept yet, if any; nobody
-        may hear of it."""
-        self._own.unsaid_from, self._blockers.is_disk_full = unsaid_from, is_disk_full
+    def hear_of_disk(self, *, is_full: bool) -> None:
+        """The disk is full, or has room again."""
+        self._blockers.is_disk_full = is_full
 
     # What is due
 
@@ -247,8 +249,8 @@ class SeedFlood(Algorithm):
             self.exchange.watch.take(self.applied, self._outbox)
         if self._relaying is not None:
             self._relay(self._relaying, now)
-        if self.phase is not Phase.JOINING and (remains := self.ends.remains()) != self._own.remains:
-            self._own.remains = remains
+        if self.phase is not Phase.JOINING and (remains := self.ends.remains()) != self._remains:
+            self._remains = remains
             self._presence.declare()
 
     def _relay(self, relaying: Relaying, now: float) -> None:
@@ -437,6 +439,6 @@ class SeedFlood(Algorithm):
             self.life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)
             self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
-            self._own.has_ended = True
+            self._has_ended = True
             self._presence.declare(last_step=self.frontier.last(self.origin))
             self._outbox.outputs.is_finished = True

@@ -156,15 +156,27 @@ bundle_of: Callable[[Iterable[object]], Bundle] = partial(tuple.__new__, Bundle)
 """`Bundle._make` without its check, at a third of its cost."""
 
 
+class SeedFloodMessage(AlgorithmMessage):
+    """Any of these. Most say what everybody may compute, or what others have signed."""
+
+    __slots__ = ()
+
+    def is_of(self, origin: OriginId) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
-class Updates(AlgorithmMessage):
+class Updates(SeedFloodMessage):
     """A batch of bundles, in the order in which they were learned."""
 
     bundles: tuple[Bundle, ...]
 
+    def is_of(self, origin: OriginId) -> bool:
+        return any(bundle.origin == origin for bundle in self.bundles)
+
 
 @dataclass(frozen=True, slots=True)
-class FrontierDigest(AlgorithmMessage):
+class FrontierDigest(SeedFloodMessage):
     """Sent every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
 
     before: only the steps below it count, so that bundles in flight do not look like a difference.
@@ -179,7 +191,7 @@ class FrontierDigest(AlgorithmMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaDigest(AlgorithmMessage):
+class ReplicaDigest(SeedFloodMessage):
     """With exactly the updates of this frontier applied, the sender's coefficients had this digest. 32 bytes each."""
 
     frontier_digest: bytes
@@ -187,7 +199,7 @@ class ReplicaDigest(AlgorithmMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing(AlgorithmMessage):
+class Standing(SeedFloodMessage):
     """The same with the whole frontier, at the end of a pull: a node that catches up can apply exactly these updates,
     and compare digests."""
 
@@ -219,14 +231,17 @@ class Vote(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Votes(AlgorithmMessage):
+class Votes(SeedFloodMessage):
     """Votes of any hosts on any epochs."""
 
     votes: tuple[Vote, ...]
 
+    def is_of(self, origin: OriginId) -> bool:
+        return any(vote.origin == origin for vote in self.votes)
+
 
 @dataclass(frozen=True, slots=True)
-class ClosedEpoch(AlgorithmMessage):
+class ClosedEpoch(SeedFloodMessage):
     """The sum of an epoch's updates, and which updates these are: part of the answer to a pull.
 
     frontier: the steps covered by the bundles of this epoch; a bundle belongs to the epoch of its `step`. coefficients:
@@ -243,7 +258,7 @@ class ClosedEpoch(AlgorithmMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class BlockDigests(AlgorithmMessage):
+class BlockDigests(SeedFloodMessage):
     """What the sender holds, by blocks of steps (`contents`): sent when replicas differ at equal frontiers.
 
     blocks: (origin, epoch, number of the block, how many bundles, the sum of their fingerprints).
@@ -253,7 +268,7 @@ class BlockDigests(AlgorithmMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class Equivocation(AlgorithmMessage):
+class Equivocation(SeedFloodMessage):
     """Two signed bundles of one origin that contradict each other: the proof that it lies (`ends`)."""
 
     one: Bundle

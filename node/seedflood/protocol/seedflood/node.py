@@ -100,11 +100,3 @@ class Node(Swarm[Outputs]):
             bundles, closed, settled or {}, now, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh
         )
         self.seedflood.advance(now)
-
-    def leave(self, now: float, unsaid_from: int | None = None) -> None:
-        """The operator wants us to go. States it, so that nobody waits for us; relaying goes on.
-
-        unsaid_from: our first step that was measured and must not be told, since it could not be kept.
-        """
-        self.seedflood.leave(unsaid_from)
-        self.seedflood.advance(now)

@@ -140,6 +140,10 @@ class AlgorithmMessage:
 
     __slots__ = ()
 
+    def is_of(self, origin: OriginId) -> bool:
+        """Does the sender, this origin, say anything of its own here, which it must find on its disk after a crash?"""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Opaque(AlgorithmMessage):
