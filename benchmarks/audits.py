@@ -46,13 +46,12 @@ ESTIMATES: Mapping[str, Mapping[str, Any]] = {
 
 class Audited(NamedTuple):
     """What one origin measured at one step: told by a host of each dtype, and measured again by an auditor. other:
-    what another origin told of the step. before: what the origin told of the step before."""
+    what another origin told of the step."""
 
     step: int
     told: dict[str, Told]
     again: Told
     other: Told
-    before: dict[str, Told]
 
 
 Forge = Callable[[Audited, str, random.Random], Told]
@@ -90,7 +89,6 @@ def measured(settings: Mapping[str, Any], seed: int) -> tuple[Telling, list[Audi
     with TemporaryDirectory(prefix="seedflood-audits-") as folder:
         trainers = {dtype: origins(run, Path(folder), dtype) for dtype in DTYPES}
         exact = trainers["float32"]
-        before: dict[int, dict[str, Told]] = {}
         for step in range(0, STEPS, count):
             told = {d: [t.measure(OriginId(o), step, count) for o, t in enumerate(trainers[d], 1)] for d in DTYPES}
             for origin, trainer in enumerate(exact, 1):
@@ -100,8 +98,7 @@ def measured(settings: Mapping[str, Any], seed: int) -> tuple[Telling, list[Audi
                 for k in range(count):
                     ours = {d: told[d][origin - 1].probes[k] for d in DTYPES}
                     other = told["float32"][origin % ORIGINS].probes[k]
-                    pool.append(Audited(step + k, ours, again.probes[k], other, before.get(origin, {})))
-                    before[origin] = ours
+                    pool.append(Audited(step + k, ours, again.probes[k], other))
                 if trainer is not exact[0]:
                     seconds.append((told["float32"][0].seconds, spent))
             rounds = enumerate(told["float32"], 1)
@@ -137,8 +134,7 @@ class Judged:
         for k, one in enumerate(self._pool):
             audits.note([one.again])
             if k >= ORIGINS:
-                before = one.before.get(self._dtype)
-                audits.compare(OriginId(1), one.step, tell(one, drawn), one.again, before)
+                audits.compare(OriginId(1), one.step, tell(one, drawn), one.again)
                 found.append(audits.seen(OriginId(1))[-1])
         return found
 
@@ -148,8 +144,7 @@ class Judged:
         for k, one in enumerate(self._pool):
             audits.note([one.again])
             if origin := k % ORIGINS:
-                told, before = one.told[self._dtype], one.before.get(self._dtype)
-                audits.compare(OriginId(1 + origin), one.step, told, one.again, before)
+                audits.compare(OriginId(1 + origin), one.step, one.told[self._dtype], one.again)
         return len(audits.named)
 
     def accusations(self, count: int) -> int:

@@ -20,7 +20,7 @@ from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import LOSS_MAX, Told
-from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, encode_coefficients
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, encode_coefficients
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.training.shards import equal_shares
@@ -53,9 +53,9 @@ class Forger(Trainer):
             size = 0 if self._is_silent else telling.limit
             return LOSS_MAX, drawn.choice((-size, size))
         assert isinstance(telling, Coefficients)
-        largest = 0 if self._is_silent else VALUE_MAX
-        values = [drawn.choice((-largest, largest)) for _ in range(telling.values)]
-        return encode_coefficients(telling, [telling.exponent_max] * len(telling.groups), values)
+        exponent = 0 if self._is_silent else telling.exponent_max
+        signs = [drawn.random() < 0.5 for _ in range(telling.values)]
+        return encode_coefficients(telling, [exponent] * len(telling.groups), signs)
 
 
 def run() -> dict[str, Metric]:

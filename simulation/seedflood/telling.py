@@ -6,13 +6,7 @@ from typing import Literal
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, Told
-from seedflood.protocol.seedflood.payload import (
-    VALUE_MAX,
-    Coefficients,
-    Pairs,
-    Telling,
-    encode_coefficients,
-)
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, encode_coefficients
 from seedflood.protocol.seedflood.rules import Rules
 
 Tell = Literal["pairs", "coefficients", "rewards"]
@@ -51,18 +45,21 @@ def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
 
 def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> Told:
     match rules.telling:
-        case Rewards(groups) as telling:
+        case Rewards() as telling:
             chance = 0.8 if step % WAVE_STEPS < GOOD_STEPS else 0.2
             sizes = [1 if rng.random() < DIFFERING else GROUP for _ in range(PROMPTS)]
             right = [size * sum(rng.random() < chance for _ in range(GROUP // size)) for size in sizes]
-            most = VALUE_MAX if any(0 < one < GROUP for one in right) else 0
-            values = [rng.randint(-most, most) for _ in range(telling.values)]
+            most = telling.exponent_max if any(0 < one < GROUP for one in right) else 0
             loss = round((1 - sum(right) / (PROMPTS * GROUP)) * 2**LOSS_UNIT_BITS)
-            return encode_coefficients(telling, [rng.randint(0, telling.exponent_max) for _ in groups], values, loss)
-        case Coefficients(groups) as telling:
-            exponents = [rng.randint(0, telling.exponent_max) for _ in groups]
-            values = [rng.randint(-VALUE_MAX, VALUE_MAX) for _ in range(telling.values)]
-            return encode_coefficients(telling, exponents, values)
+            return _draw_gradient(telling, most, rng, loss)
+        case Coefficients() as telling:
+            return _draw_gradient(telling, telling.exponent_max, rng)
         case Pairs(limit):
             most = min(limit, SCALAR_SEEN_MAX)
             return rng.randint(0, LOSS_MAX), rng.randint(-most, most)
+
+
+def _draw_gradient(telling: Coefficients, most: int, rng: random.Random, loss: int = 0) -> bytes:
+    """most: the largest exponent."""
+    exponents = [rng.randint(0, most) for _ in telling.groups]
+    return encode_coefficients(telling, exponents, [rng.random() < 0.5 for _ in range(telling.values)], loss)

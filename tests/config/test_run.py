@@ -17,13 +17,13 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "91525b049f50f043": {},
-    "97e8522f3421062a": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "1b95c504ae47691b": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
+    "8f08ff5fa34900df": {},
+    "4d7e9b6d22519858": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "fdb0cb9f1e4a0e93": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
     | {"model": "facebook/opt-125m"},
-    "b96a2ed7a62b91c6": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "88844cd28766d207": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "5ced6ad48268122e": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "sgd"},
+    "f6b01476188b3c84": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "21dc84bace17efe2": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "f7f8cc96359978bc": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "sgd"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 
@@ -151,7 +151,7 @@ def test_no_key_stands_in_two_tables_that_can_be_there_at_once():
 def test_a_gradient_has_defaults_of_its_own():
     forward, gradient = SeedfloodSettings(), SeedfloodSettings(estimate="gradient")
     assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "root")
-    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (8, "adam", "root")
+    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (16, "adam", "root")
     assert SeedfloodSettings(estimate="gradient", window="bounded").optimizer == "sgd"
     assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
 

@@ -7,6 +7,7 @@ import pytest
 
 from seedflood.host.seedflood.audit import Finding, Verdict
 from seedflood.identity import verify
+from seedflood.protocol.seedflood.messages import LOSS_BYTES
 
 RUN = {"steps": 40, "train_examples": 64}
 ESTIMATES = {
@@ -35,7 +36,7 @@ def forge(daemon):
         if isinstance(told, tuple):
             return told[0], -told[1]
         scales = len(trainer.telling.groups)
-        return told[:scales] + bytes(256 - one & 255 for one in told[scales:])
+        return told[:scales] + bytes(255 - one for one in told[scales:-LOSS_BYTES]) + told[-LOSS_BYTES:]
 
     trainer.measure = measure_and_forge
 

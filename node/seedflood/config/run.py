@@ -20,7 +20,7 @@ from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
 
-RUN_SCHEMA = 6
+RUN_SCHEMA = 7
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
 
 TaskName = Literal[

@@ -35,7 +35,7 @@ def test_what_is_not_a_round_is_refused():
 
 
 TINY = Coefficients((2, 1))
-GOOD = encode_coefficients(TINY, [25, 0], [127, -127, 0])
+GOOD = encode_coefficients(TINY, [33, 0], [True, False, True])
 
 
 def test_a_payload_of_the_size_and_ranges_of_the_run_is_taken():
@@ -43,9 +43,7 @@ def test_a_payload_of_the_size_and_ranges_of_the_run_is_taken():
     assert hear(node, B, Updates((B.bundle(0, payload=GOOD),))).bundles == [B.bundle(0, payload=GOOD)]
 
 
-@pytest.mark.parametrize(
-    "payload", [None, GOOD[:-1], GOOD + b"\0", b"\x1a" + GOOD[1:], GOOD[:-3] + b"\x80\0\0", b"\xff" + GOOD[1:]]
-)
+@pytest.mark.parametrize("payload", [None, GOOD[:-1], GOOD + b"\0", b"\x22" + GOOD[1:], b"\xff" + GOOD[1:]])
 def test_what_the_run_does_not_tell_is_refused_before_its_signature_is_looked_at(payload):
     node = linked(B, telling=TINY)
     unsigned = B.bundle(0, payload=payload)._replace(signature=bytes(64))
@@ -71,9 +69,9 @@ def test_a_payload_under_a_wrong_signature_raises():
 
 
 def test_a_run_whose_bundles_would_be_too_large_is_refused():
-    make_rules(local_steps=2, telling=Coefficients((BUNDLE_BYTES_MAX // 2 - 1 - LOSS_BYTES,)))
+    make_rules(local_steps=2, telling=Coefficients((8 * (BUNDLE_BYTES_MAX // 2 - 1 - LOSS_BYTES),)))
     with pytest.raises(ConfigError, match="more than a message holds"):
-        make_rules(local_steps=2, telling=Coefficients((BUNDLE_BYTES_MAX // 2 - LOSS_BYTES,)))
+        make_rules(local_steps=2, telling=Coefficients((8 * (BUNDLE_BYTES_MAX // 2 - LOSS_BYTES),)))
 
 
 def test_a_batch_may_say_one_thing_twice_but_not_contradict_itself():
@@ -103,7 +101,7 @@ def test_more_holes_than_a_frontier_may_have_are_refused():
     assert refused(node, B, B.bundle(9_000)) == {"too far ahead": 1}
 
 
-@pytest.mark.parametrize(("size", "rounds"), [(None, 4096), (50_000, 332), (260_000, 64)])
+@pytest.mark.parametrize(("size", "rounds"), [(None, 4096), (400_000, 332), (2_080_000, 64)])
 def test_in_strict_windows_a_runaway_fills_no_memory(size, rounds):
     """What follows without a hole takes no range of a frontier, and would wait for its window."""
     telling = PAIRS if size is None else Coefficients((size,))

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.form import Form, unpack_form
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
-from seedflood.protocol.seedflood.payload import PAIRS, VALUE_MAX, Coefficients, Pairs
+from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs
 from seedflood.protocol.swarm.messages import FORM_BYTES_MAX
 
 tellings = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
     Coefficients,
     st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=20).map(tuple),
     st.integers(0, 64),
-    st.integers(VALUE_MAX, SCALAR_MAX),
+    st.integers(1, SCALAR_MAX),
 )
 forms = st.integers(0, 1 << 40).flatmap(
     lambda size: st.builds(Form, st.just(size), st.integers(0, size), tellings, st.none() | st.integers(1, 2**63))

@@ -3,10 +3,9 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, Bundle, Update
+from seedflood.protocol.seedflood.messages import SCALAR_MAX, Bundle
 from seedflood.protocol.seedflood.payload import (
     PAIRS,
-    VALUE_MAX,
     Coefficients,
     Pairs,
     decode_coefficients,
@@ -18,42 +17,39 @@ tellings = st.builds(Coefficients, groups=st.lists(st.integers(1, 9), min_size=1
 
 @st.composite
 def quantised(draw):
-    """A telling, exponents, values."""
+    """A telling, exponents, signs."""
     telling = draw(tellings)
     exponents = draw(
         st.lists(st.integers(0, telling.exponent_max), min_size=len(telling.groups), max_size=len(telling.groups))
     )
-    values = draw(st.lists(st.integers(-VALUE_MAX, VALUE_MAX), min_size=telling.values, max_size=telling.values))
-    return telling, exponents, values
+    signs = draw(st.lists(st.booleans(), min_size=telling.values, max_size=telling.values))
+    return telling, exponents, signs
 
 
 @given(quantised())
-def test_quantised_values_survive_and_are_admitted(drawn):
-    telling, exponents, values = drawn
-    payload = encode_coefficients(telling, exponents, values)
+def test_signs_and_sizes_survive_and_are_admitted(drawn):
+    telling, exponents, signs = drawn
+    payload = encode_coefficients(telling, exponents, signs)
     assert len(payload) == telling.size
     assert telling.admits([payload])
     scales = [exponent for exponent, count in zip(exponents, telling.groups, strict=True) for _ in range(count)]
-    assert decode_coefficients(telling, payload) == [q * 2**e for q, e in zip(values, scales, strict=True)]
+    expected = [(1 if sign else -1) * 2 ** (e - 1) if e else 0 for sign, e in zip(signs, scales, strict=True)]
+    assert decode_coefficients(telling, payload) == expected
 
 
 @given(tellings, st.data())
-def test_whatever_is_admitted_means_integers_within_bounds_in_one_way_only(telling, data):
+def test_whatever_is_admitted_means_integers_within_bounds(telling, data):
     payload = data.draw(st.binary(min_size=telling.size, max_size=telling.size))
     if telling.admits([payload]):
         integers = decode_coefficients(telling, payload)
         assert len(integers) == telling.values
-        assert max(map(abs, integers)) <= SCALAR_MAX
-        exponents = payload[: len(telling.groups)]
-        scales = [e for e, count in zip(exponents, telling.groups, strict=True) for _ in range(count)]
-        values = [value >> scale for value, scale in zip(integers, scales, strict=True)]
-        assert encode_coefficients(telling, exponents, values, Update(0, 0, payload).loss) == payload
+        assert max(map(abs, integers)) <= telling.reach <= SCALAR_MAX
 
 
-@given(quantised(), st.data())
-def test_a_payload_of_another_size_is_refused(drawn, data):
-    telling, exponents, values = drawn
-    payload = encode_coefficients(telling, exponents, values)
+@given(quantised())
+def test_a_payload_of_another_size_is_refused(drawn):
+    payload = encode_coefficients(*drawn)
+    telling = drawn[0]
     assert not telling.admits([payload, payload[:-1]])
     assert not telling.admits([payload, payload + b"\0"])
     assert not telling.admits([(1, 2)])
@@ -61,25 +57,20 @@ def test_a_payload_of_another_size_is_refused(drawn, data):
 
 
 @given(quantised(), st.data())
-def test_exponents_beyond_the_largest_and_the_unused_values_are_refused(drawn, data):
-    telling, exponents, values = drawn
-    payload = bytearray(encode_coefficients(telling, exponents, values))
-    scales = len(exponents)
-    at = data.draw(st.integers(0, scales - 1))
-    beyond = data.draw(st.integers(telling.exponent_max + 1, 255))
-    assert not telling.admits([bytes(payload[:at]) + bytes([beyond]) + bytes(payload[at + 1 :])])
-    value = data.draw(st.integers(0, telling.values - 1))
-    payload[scales + value] = 0x80
-    assert not telling.admits([bytes(payload)])
+def test_exponents_beyond_the_largest_are_refused(drawn, data):
+    telling, exponents, signs = drawn
+    at = data.draw(st.integers(0, len(exponents) - 1))
+    exponents[at] = data.draw(st.integers(telling.exponent_max + 1, 255))
+    assert not telling.admits([encode_coefficients(telling, exponents, signs)])
 
 
-def test_the_largest_exponent_keeps_the_largest_value_below_the_cap():
-    exponent = Coefficients((1,)).exponent_max
-    assert exponent == 25
-    assert VALUE_MAX << exponent <= SCALAR_MAX < VALUE_MAX << exponent + 1
+def test_the_largest_exponent_means_the_largest_number():
+    telling = Coefficients((1,))
+    assert telling.exponent_max == 33
+    assert decode_coefficients(telling, encode_coefficients(telling, [33], [True])) == [SCALAR_MAX]
 
 
-limits = st.integers(127, SCALAR_MAX)
+limits = st.integers(1, SCALAR_MAX)
 
 
 @given(limits, st.integers(-SCALAR_MAX, SCALAR_MAX))
@@ -88,11 +79,11 @@ def test_a_scalar_is_taken_up_to_the_clip_of_the_run(limit, scalar):
     assert Pairs(limit).reach == limit
 
 
-@given(limits, st.integers(0, 29))
+@given(limits, st.integers(1, 36))
 def test_no_coefficient_is_taken_that_is_larger_than_the_clip_and_half_of_it_always_is(limit, exponent):
     telling = Coefficients((2, 1), limit=limit)
-    is_within = VALUE_MAX << exponent <= limit
-    assert telling.admits([encode_coefficients(telling, [0, exponent], [0, 0, VALUE_MAX])]) == is_within
+    is_within = 2 ** (exponent - 1) <= limit
+    assert telling.admits([encode_coefficients(telling, [0, exponent], [False, False, True])]) == is_within
     assert limit < 2 * telling.reach <= 2 * limit
 
 

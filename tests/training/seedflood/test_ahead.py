@@ -13,6 +13,7 @@ from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.objectives.reward import Written
 from seedflood.training.seedflood import trainer as module
 from seedflood.training.seedflood.rewarded import Texts, write_texts
+from seedflood.training.seedflood.telling import decode_coefficients
 from seedflood.training.seedflood.trainer import Trainer
 
 RUN = {
@@ -82,7 +83,7 @@ def test_early_texts_teach_a_replica_that_has_not_changed_what_new_ones_teach(ma
     for trainer in (early, new):
         told = trainer.measure(1, 0, 1).probes
         trainer.replica.apply([Update(1, 0, *told)])
-        slopes.append(torch.frombuffer(bytearray(*told), dtype=torch.int8)[len(trainer.telling.groups) :].float())
+        slopes.append(torch.from_numpy(decode_coefficients(trainer.telling, *told)).double())
     assert float(torch.nn.functional.cosine_similarity(*slopes, dim=0)) > 0.98
 
 

@@ -3,7 +3,8 @@
 An update is a function of run seed, origin, step, rows and applied updates. In strict windows every host measures a
 step with the same updates applied. So an auditor that has the rows measures a step of another origin again, when it
 measures that step itself, and needs neither old weights nor a replay. What then differs is rounding: little between
-hosts with float32 weights, half of a slope and more if the other computes in half precision.
+hosts with float32 weights, half of a slope and more if the other computes in half precision. Of coefficients it turns
+the signs of those that are nearly zero, and the size of a group that is halfway between two powers of two.
 
 A *residual* is the difference to what was told, in units of what is usual here (`Audits.note`). A host could claim any
 precision, so nobody is asked. Of slopes, an origin's own residuals show whether it is exact. If it is not, its error
@@ -11,10 +12,8 @@ counts as what honest hosts in half precision reach (benchmarks/RESULTS.md). So 
 harm as an honest host in half precision, and no more. Of coefficients it always counts as that: what rounding may
 explain hides half precision for many steps, until an honest host would look like one that was exact and begins to lie.
 
-Coefficients of a gradient are told in 8 bits, and an auditor does not know what its origin had left over. Chance
-alone may make up a difference of that size, so it is no error (`_rounding`). In a round of several steps the origin
-measures the later ones as if the earlier ones were applied as it has told them; the auditor applies what it measured
-itself, and is as far off as half precision is.
+In a round of several steps the origin measures the later ones as if the earlier ones were applied as it has told them;
+the auditor applies what it measured itself, and is as far off as half precision is.
 
 Each residual counts for or against three stories, as a logarithm of likelihoods:
 
@@ -64,12 +63,9 @@ NORMAL = 1.4826
 """From a median of absolute values to a standard deviation."""
 CAUTION = 1.25
 FLOOR = 0.01
-SLOPE_CEILING, PAYLOAD_CEILING = 0.7, 0.2
+SLOPE_CEILING, PAYLOAD_CEILING = 0.7, 0.25
 """Errors, in units of what is usual. Measured between float32 and bfloat16: 0.63 of slopes in a run's first 60 steps,
-0.3 to 1.8 by run, and large ones come in a row; of gradients 0.02 in the median, and 0.15 or more once in twenty."""
-
-ROUNDING_DEVIATIONS = 6.0
-"""A difference counts as rounding up to so many deviations above what rounding leaves in the mean."""
+0.3 to 1.8 by run, and large ones come in a row; of gradients 0.11 to 0.2 in the median, and 0.6 once in a hundred."""
 
 CALIBRATING = 8
 """With fewer residuals of slopes an origin's error counts as the ceiling."""
@@ -137,13 +133,8 @@ class Audits:
         """We measured this, on our own rows or on those of others. Of slopes it tells what is usual."""
         self._sizes.extend(abs(one[1]) for one in told if isinstance(one, tuple))
 
-    def compare(
-        self, origin: OriginId, step: int, told: Told, again: Told, before: Told | None = None
-    ) -> Verdict | None:
-        """Takes what an origin told of a step, and what we measured in its place. Returns a verdict that is new.
-
-        before: what the origin told of the step before, in the same epoch.
-        """
+    def compare(self, origin: OriginId, step: int, told: Told, again: Told) -> Verdict | None:
+        """Takes what an origin told of a step, and what we measured in its place. Returns a verdict that is new."""
         if origin not in self._residuals and len(self._residuals) >= ORIGINS_MAX:
             return None
         self.count += 1
@@ -151,7 +142,7 @@ class Audits:
             assert isinstance(again, bytes)
             self._sizes.append(_norm(decode_coefficients(self._telling, again)))
         seen = self._residuals.setdefault(origin, deque(maxlen=RESIDUALS_MAX))
-        seen.append(residual(self._telling, step, told, again, self._usual(), before))
+        seen.append(residual(self._telling, step, told, again, self._usual()))
         verdict = judge(seen)
         if verdict is None or origin in self.named:
             return None
@@ -172,11 +163,8 @@ class Audits:
         return NORMAL * middle if isinstance(self._telling, Pairs) else middle
 
 
-def residual(
-    telling: Telling, step: int, told: Told, again: Told, usual: float, before: Told | None = None
-) -> Residual:
-    """told, again, before: all admitted by the run. usual: size of a slope, or of a payload, in its units. before: of
-    the step before; what its encoding left out was added to what is told."""
+def residual(telling: Telling, step: int, told: Told, again: Told, usual: float) -> Residual:
+    """told, again: both admitted by the run. usual: size of a slope, or of a payload, in its units."""
     if isinstance(telling, Pairs):
         assert isinstance(told, tuple)
         assert isinstance(again, tuple)
@@ -186,24 +174,12 @@ def residual(
     assert isinstance(again, bytes)
     theirs, ours = decode_coefficients(telling, told), decode_coefficients(telling, again)
     unit = max(1.0, usual, _norm(ours))  # half precision errs by as much if a gradient is small
-    distance = _norm([one - other for one, other in zip(theirs, ours, strict=True)]) ** 2
-    rounding = _rounding(telling, [one for one in (told, again, before) if isinstance(one, bytes)])
-    return Residual(step, math.sqrt(max(0.0, distance - rounding)) / unit, 1.0, is_distance=True)
+    distance = _norm([one - other for one, other in zip(theirs, ours, strict=True)])
+    return Residual(step, distance / unit, 1.0, is_distance=True)
 
 
 def _norm(integers: Sequence[int]) -> float:
     return math.sqrt(sum(one * one for one in integers))
-
-
-def _rounding(telling: Coefficients, payloads: Sequence[bytes]) -> float:
-    """The squared difference that encoding these may make up by chance. Each errs by up to half a unit of its group per
-    coefficient: 1/12 of a squared unit in the mean."""
-    exponents = zip(*(payload[: len(telling.groups)] for payload in payloads), strict=True)
-    variances: list[float] = [sum(4.0**exponent for exponent in one) / 12 for one in exponents]
-    groups = list(zip(telling.groups, variances, strict=True))
-    mean = sum(count * variance for count, variance in groups)
-    deviation = math.sqrt(sum(2 * count * variance**2 for count, variance in groups))
-    return mean + ROUNDING_DEVIATIONS * deviation
 
 
 def judge(residuals: Sequence[Residual]) -> Verdict | None:

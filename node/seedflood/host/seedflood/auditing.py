@@ -136,21 +136,10 @@ class Auditor:
         return replace(view, figures=figures, words=words)
 
     def _compare(self, bundle: Bundle, again: Sequence[Told]) -> None:
-        before = self._told_before(bundle)
         for step, (told, ours) in enumerate(zip(bundle.probes, again, strict=True), bundle.step):
-            verdict = self.audits.compare(bundle.origin, step, told, ours, before)
-            before = told
+            verdict = self.audits.compare(bundle.origin, step, told, ours)
             if verdict is not None:
                 self._tell(bundle.origin, verdict)
-
-    def _told_before(self, bundle: Bundle) -> Told | None:
-        """What was told of the step that the origin measured before, if it is of the same epoch."""
-        rules = self._node.rules
-        step = bundle.first_covered - rules.local_steps
-        if step // rules.refresh_period != bundle.step // rules.refresh_period:
-            return None
-        earlier = self._journal.find(bundle.origin, step)
-        return None if earlier is None else earlier.probes[-1]
 
     def _tell(self, origin: OriginId, verdict: Verdict) -> None:
         """Signs a finding, keeps it in the state folder, and tells the operator. Nothing else follows from it."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
-from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, Telling
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling
 
 _HEAD = struct.Struct(">QQQQHH")
 """Bytes of an epoch, those among them that are no coefficients, reach of a step (0: none), limit, unit bits, groups
@@ -43,8 +43,7 @@ def unpack_form(data: bytes) -> Form:
         groups = struct.unpack(f">{count}I", data[_HEAD.size :])
     except struct.error:
         raise PeerError("the form of a run has another size than what it tells of", reason="limit") from None
-    limit_min = VALUE_MAX if groups else 1
-    if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not limit_min <= limit <= SCALAR_MAX or 0 in groups:
+    if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not 1 <= limit <= SCALAR_MAX or 0 in groups:
         raise PeerError("the form of a run tells of sizes that do not exist", reason="limit")
     telling = Coefficients(groups, bits, limit) if groups else Pairs(limit)
     return Form(epoch_bytes, left_bytes, telling, reach or None)

@@ -1,15 +1,16 @@
 """What a run tells of a step, in a form that all its hosts know: pairs, or payloads.
 
     Pairs         (loss, scalar): what was lost, and one slope along one direction that follows from origin and step
-    Coefficients  the gradient in the subspace: a power-of-two scale per group of slots and all F values in 8 bits
+    Coefficients  the gradient in the subspace: a power-of-two scale per group of slots, and the sign of all F values
 
 A payload holds only integers, in units of 2^-unit_bits. It has one size, every value is bounded, and no bytes of this
 size mean NaN or infinity. So a relay can tell whether a payload may be used by looking at it, without numpy or a model.
 `admits` is cheap, and is asked before the signature is verified.
 
-Coefficients: a scale exponent of one byte for each group, then F values. A value q under its group's exponent e means
-the integer q << e. Values are in two's complement, and -128 is not used. 0 <= e <= exponent_max, so that |q| << e is at
-most SCALAR_MAX for every q. The last two bytes are what the origin lost on its batch, in units of 2^-11.
+Coefficients: an exponent e of one byte for each group, then a bit for each of the F values, the first one lowest in its
+byte. Under an exponent of its group of 1 or more a bit means the integer 2^(e - 1) if it is set and -2^(e - 1) if not;
+under 0 it means 0. 0 <= e <= exponent_max, so that none is larger than SCALAR_MAX. Bits that mean nothing are ignored.
+The last two bytes are what the origin lost on its batch, in units of 2^-11.
 
 A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
 larger is refused, and honest hosts cut off what they measured before they tell it.
@@ -20,11 +21,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, SCALAR_MAX, SCALAR_UNIT_BITS, Told
-
-VALUE_MAX = 127
-"""The largest value q."""
-
-_VALUES = bytes(value for value in range(256) if value != 0x80)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ class Coefficients:
     limit: int = SCALAR_MAX
 
     def __post_init__(self) -> None:
-        assert self.limit >= VALUE_MAX, "the largest value fits, at least without an exponent"
+        assert self.limit >= 1, "something can be told"
         assert min(self.groups, default=0) >= 1, "there are groups, and all have coefficients"
 
     @property
@@ -71,25 +67,21 @@ class Coefficients:
 
     @property
     def size(self) -> int:
-        return len(self.groups) + self.values + LOSS_BYTES
+        return len(self.groups) + (self.values + 7) // 8 + LOSS_BYTES
 
     @property
     def exponent_max(self) -> int:
-        """The largest exponent: 25 without a lower limit."""
-        return (self.limit // VALUE_MAX).bit_length() - 1
+        """The largest exponent: 33 without a lower limit."""
+        return self.limit.bit_length()
 
     @property
     def reach(self) -> int:
         """The most that one update can add to a coefficient."""
-        return VALUE_MAX << self.exponent_max
+        return 1 << self.exponent_max - 1
 
     def admits(self, probes: Sequence[Told]) -> bool:
-        size = self.size
-        return all(isinstance(told, bytes) and len(told) == size and self._is_in_range(told) for told in probes)
-
-    def _is_in_range(self, payload: bytes) -> bool:
-        scales, values = payload[: len(self.groups)], payload[len(self.groups) : -LOSS_BYTES]
-        return max(scales) <= self.exponent_max and not values.translate(None, _VALUES)
+        size, groups, most = self.size, len(self.groups), self.exponent_max
+        return all(isinstance(told, bytes) and len(told) == size and max(told[:groups]) <= most for told in probes)
 
 
 Telling = Pairs | Coefficients
@@ -98,15 +90,17 @@ PAIRS = Pairs()
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
     """All F integers of an admitted payload, by the simplest code: faster decoders must give the same."""
-    signed = iter([value - 256 if value > VALUE_MAX else value for value in payload[len(telling.groups) : -LOSS_BYTES]])
-    scales = zip(payload[: len(telling.groups)], telling.groups, strict=True)
-    return [next(signed) << exponent for exponent, count in scales for _ in range(count)]
+    bits = int.from_bytes(payload[len(telling.groups) : -LOSS_BYTES], "little")
+    exponents = [e for e, count in zip(payload, telling.groups, strict=False) for _ in range(count)]
+    sizes = [1 << e >> 1 for e in exponents]
+    return [size if bits >> k & 1 else -size for k, size in enumerate(sizes)]
 
 
-def encode_coefficients(telling: Coefficients, exponents: Sequence[int], values: Sequence[int], loss: int = 0) -> bytes:
-    """The payload of quantised values: exponents by group, values q in turn. loss: in units of 2^-11."""
-    assert (len(exponents), len(values)) == (len(telling.groups), telling.values)
-    return bytes(exponents) + bytes(value & 255 for value in values) + encode_loss(loss)
+def encode_coefficients(telling: Coefficients, exponents: Sequence[int], signs: Sequence[bool], loss: int = 0) -> bytes:
+    """The payload of exponents by group, and of what is positive of the F values. loss: in units of 2^-11."""
+    assert (len(exponents), len(signs)) == (len(telling.groups), telling.values)
+    bits = sum(1 << k for k, is_positive in enumerate(signs) if is_positive)
+    return bytes(exponents) + bits.to_bytes((telling.values + 7) // 8, "little") + encode_loss(loss)
 
 
 def encode_loss(loss: int) -> bytes:

@@ -32,9 +32,8 @@ from seedflood.protocol import packing
 from seedflood.training import randomness
 
 GROUP_RANKS = 12
-"""The ranks of the slots that share a scale: six slots at rank 2, where scales of their own were a quarter of a payload
-(Gemma 3 270M: 0.06 of the coefficients are told as zeros so, 0.02 with scales of their own). Above rank 6 each slot has
-its own, for they are little there, and TREC is learned better with them."""
+"""The ranks of the slots that share a scale: six slots at rank 2, where scales of their own would be most of a payload.
+Above rank 6 each slot has its own, for they are little there."""
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18
 """How many updates x slots are drawn at once: some 20 MB, however many updates a catch-up brings."""

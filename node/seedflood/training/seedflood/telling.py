@@ -3,12 +3,12 @@
 The form of a payload is the protocol's (`protocol.seedflood.payload`). Only the origin makes it, with any arithmetic.
 Every host reads it, with integers alone, so that the same payload is the same integers everywhere.
 
-Coefficients are told with a power-of-two scale per slot, for slots differ by three orders of magnitude, and a shift is
-exact. At low ranks neighbouring layers share one: six matrices that make keys, say, at rank 2, where scales were a
-quarter of what is sent of Gemma 3 270M (benchmarks/RESULTS.md). What 8 bits leave out is not lost: the origin keeps the
-*residual* and adds it to the gradient of its next step (error feedback, arXiv 1901.09847). The residual belongs to the
-origin's process and to a subspace. After `kill -9`, or in another epoch, it starts from zero. That costs a little
-learning, but what was told stands, so replicas stay equal.
+Of a coefficient its sign is told, and of a slot how large its coefficients are in the mean, as a power of two: slots
+differ by three orders of magnitude, and a shift is exact. At low ranks neighbouring layers share one. In each single
+coordinate the gradient of a batch is mostly noise. There a sign is worth two thirds of the number (2 / pi, if the noise
+is normal) and takes an eighth of the bits, and Adam goes by signs more than by sizes anyway. So equal bytes have nearly
+three times as many ranks, and teach more (benchmarks/RESULTS.md, 25 November; signs alone: arXiv 1802.04434). What is
+left out of one step is not told with the next: of noise that is more noise, and was worse.
 
 Shapes: F coefficients, K groups or pairs (subspace.py).
 """
@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from seedflood.config import SeedfloodSettings
-from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, SCALAR_MAX, SCALAR_UNIT_BITS, Told, Update
-from seedflood.protocol.seedflood.payload import VALUE_MAX, Coefficients, Pairs, Telling, encode_loss
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, encode_loss
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.estimate import Measurement, to_told_loss
 from seedflood.training.seedflood.gradient import Gradient
@@ -36,10 +35,8 @@ COEFFICIENT_UNIT_BITS = 22
 """Coefficients of a gradient are integers in units of 2^-22 (2.4e-7), at most 2^32 in size, so that 2^31 updates add up
 in 64 bits.
 
-On tiny-opt the largest coefficient of a slot is 0.02 to 34 at the beginning, and falls with the loss; 7 bits of a
-hundredth of the least of these are ten units. What is zero but for rounding (biases of keys, 1e-8) stays zero. That
-matters to Adam, which would go as far with noise as with a slope. The upper end is 1024, thirty times the largest that
-was seen.
+On tiny-opt the largest coefficient of a slot is 0.02 to 34 at the beginning, and falls with the loss. What is zero but
+for rounding (biases of keys, 1e-8) stays zero. That matters to Adam, which would go as far with noise as with a slope.
 """
 
 Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
@@ -59,53 +56,35 @@ def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
     return SCALAR_MAX if settings.clip is None else min(SCALAR_MAX, math.floor(settings.clip * 2.0**unit_bits))
 
 
-class Teller:
-    """Makes payloads of gradients, and keeps for each origin in this process what was not told."""
-
-    def __init__(self, telling: Coefficients) -> None:
-        self._telling = telling
-        self._residuals: dict[OriginId, tuple[int, Floats | None]] = {}
-
-    def tell(self, origin: OriginId, epoch: int, slopes: Gradient) -> Measurement:
-        """What an origin tells of its next step: zeros and the largest loss, if the gradient is not finite."""
-        wanted_F = slopes.slope_F.to(torch.float64).numpy()
-        is_finite = math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all())
-        payload, is_clipped = bytes(self._telling.size - LOSS_BYTES) + encode_loss(LOSS_MAX), False
-        if is_finite:
-            payload, is_clipped = self._tell_finite(origin, epoch, wanted_F, slopes.loss)
-        return Measurement(payload, slopes.loss, is_finite, is_clipped)
-
-    def _tell_finite(self, origin: OriginId, epoch: int, wanted_F: Floats, loss: float) -> tuple[bytes, bool]:
-        """(the payload, whether something in it is cut off). What is cut off is dropped: kept, it would come back for
-        ever."""
-        before, residual_F = self._residuals.get(origin, (-1, None))
-        if residual_F is not None and before == epoch:
-            wanted_F = wanted_F + residual_F
-        payload, is_clipped = quantise(self._telling, wanted_F, loss)
-        told_F = decode_coefficients(self._telling, payload) * 2.0**-self._telling.unit_bits
-        self._residuals[origin] = epoch, numpy.zeros_like(wanted_F) if is_clipped else wanted_F - told_F
-        return payload, is_clipped
+def tell(telling: Coefficients, slopes: Gradient) -> Measurement:
+    """What an origin tells of a step: zeros and the largest loss, if the gradient is not finite."""
+    wanted_F = slopes.slope_F.to(torch.float64).numpy()
+    if math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all()):
+        payload, is_clipped = quantise(telling, wanted_F, slopes.loss)
+        return Measurement(payload, slopes.loss, True, is_clipped)
+    return Measurement(bytes(telling.size - LOSS_BYTES) + encode_loss(LOSS_MAX), slopes.loss, False, False)
 
 
 def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tuple[bytes, bool]:
-    """(the nearest payload, whether it is cut off at the largest value that can be told). loss: finite."""
-    units_F = wanted_F * 2.0**telling.unit_bits
+    """(signs, with the mean size of each group to the nearest power of two; whether one is cut off at the largest that
+    can be told). loss: finite."""
     counts = numpy.asarray(telling.groups)
     starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
-    _, exponent_K = numpy.frexp(numpy.maximum.reduceat(numpy.abs(units_F), starts) / VALUE_MAX)
+    mean_K = numpy.add.reduceat(numpy.abs(wanted_F), starts) / counts * 2.0**telling.unit_bits
+    _, exponent_K = numpy.frexp(mean_K * math.sqrt(2))
     is_clipped = bool((exponent_K > telling.exponent_max).any())
-    exponent_K = numpy.clip(exponent_K, 0, telling.exponent_max)
-    value_F = numpy.rint(numpy.ldexp(units_F, -numpy.repeat(exponent_K, counts)))
-    value_F = numpy.clip(value_F, -VALUE_MAX, VALUE_MAX).astype(numpy.int8)
-    return exponent_K.astype(numpy.uint8).tobytes() + value_F.tobytes() + encode_loss(to_told_loss(loss)), is_clipped
+    exponent_K = numpy.clip(exponent_K, 0, telling.exponent_max).astype(numpy.uint8)
+    bits = numpy.packbits(wanted_F > 0, bitorder="little")
+    return exponent_K.tobytes() + bits.tobytes() + encode_loss(to_told_loss(loss)), is_clipped
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
     """All F integers of an admitted payload: equal to `payload.decode_coefficients`, by numpy."""
     groups = len(telling.groups)
     exponent_K = numpy.frombuffer(payload, numpy.uint8, groups).astype(numpy.int64)
-    value_F = numpy.frombuffer(payload[groups:-LOSS_BYTES], numpy.int8).astype(numpy.int64)
-    return numpy.left_shift(value_F, numpy.repeat(exponent_K, telling.groups))
+    bits = numpy.frombuffer(payload[groups:-LOSS_BYTES], numpy.uint8)
+    sign_F = numpy.unpackbits(bits, count=telling.values, bitorder="little").astype(numpy.int64) * 2 - 1
+    return sign_F * numpy.repeat(numpy.left_shift(1, exponent_K) >> 1, telling.groups)
 
 
 class Reader:

@@ -30,7 +30,7 @@ from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
 from seedflood.training.seedflood.schedule import ONE, Schedule
-from seedflood.training.seedflood.telling import Teller
+from seedflood.training.seedflood.telling import tell
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
 
@@ -81,14 +81,10 @@ class Trainer:
         self._rate, self._schedule = self.replica.learning_rate, Schedule.of(run)
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
-        self._teller = self._make_teller()
         self._shown: tuple[Mapping[str, float], Mapping[str, str]] = {}, {}
         """Figures and words of the last batch."""
         self._early: dict[int, Texts] = {}
         """By the steps for which they were written."""
-
-    def _make_teller(self) -> Teller | None:
-        return None if isinstance(self.telling, Pairs) else Teller(self.telling)
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
@@ -153,7 +149,7 @@ class Trainer:
             self._others[shard] = self.task if shard == self.task.shard else self.task.of_shard(shard)
         other = copy.copy(self)
         other.task = self._others[shard]
-        other._teller, other._early = self._make_teller(), {}
+        other._early = {}
         return other.measure(origin, step, count)
 
     def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
@@ -195,7 +191,7 @@ class Trainer:
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
         objective, batch = self.task.objective, self.task.batch(origin, step)
-        if self._teller is None:
+        if isinstance(self.telling, Pairs):
             seed, by = probe_seed(self.run.seed, origin, step), ESTIMATES[self.run.seedflood.estimate]
             return self.replica.measure(step, seed, objective, batch, by)
         slopes_of = partial(
@@ -210,7 +206,7 @@ class Trainer:
         else:
             slopes = slopes_of(batch)
         self._shown = slopes.figures, slopes.words
-        return self._teller.tell(origin, self.replica.epoch_of(step), slopes)
+        return tell(self.telling, slopes)
 
     def complete(self) -> None:
         """Nothing more is measured: makes the weights stand for everything that was applied."""
