@@ -20,13 +20,19 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
         if host.has_ended_in_doubt:
             violations.append(f"{host.name} ends in doubt of its replica")
     violations += _find_unnamed(hosts)
-    names = Counter(host.name for host in hosts)
-    violations += [f"{name} runs {count} times" for name, count in names.items() if count > 1]
+    violations += find_doubles(hosts)
     if not has_equal_frontiers(hosts):
         violations.append("frontiers differ")
     if hosts[0].chronicle.liars and not has_equal_digests(hosts):
         violations.append("digests differ")
     return violations
+
+
+def find_doubles(hosts: Sequence[SeedfloodHost]) -> list[str]:
+    """Keys that two processes have. The older one ends when it hears of the newer one; a relay, which says nothing but
+    its statement, only after both have outbid each other a few times."""
+    names = Counter(host.name for host in hosts)
+    return [f"{name} runs {count} times" for name, count in names.items() if count > 1]
 
 
 def find_mistakes(hosts: Sequence[SeedfloodHost]) -> list[str]:

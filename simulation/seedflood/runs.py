@@ -19,6 +19,7 @@ from simulation.operator import Operator, close
 from simulation.runs import HEALING_SECONDS_MAX, Outcome, TrialWithLiars, show_complaints, verdict
 from simulation.seedflood.bounds import find_excess
 from simulation.seedflood.checks import (
+    find_doubles,
     find_mistakes,
     find_silence,
     find_surplus,
@@ -45,6 +46,8 @@ QUIET_SECONDS = 20.0
 MENDING_SECONDS_MAX = 3 * MEND_SECONDS_MAX
 """How long hosts may take then until all have rebuilt their replicas. A host that hears contradictions again and again
 rebuilds once a minute. Then replicas are compared."""
+DOUBLES_SECONDS_MAX = 30.0
+"""How long copies of a relay may take to find out which of them is the newer one."""
 DELAYS = (0, 0, 1, 1, 2, 3)
 """One of these is drawn if the plan has no delay."""
 EPOCH_ROUNDS = (1, 2, 4, 4, 8, 16)
@@ -150,6 +153,7 @@ class _Trial(TrialWithLiars[SeedfloodHost]):
 
     def settle(self) -> None:
         super().settle()
+        self.world.clock.run(lambda: not find_doubles(self.world.honest), DOUBLES_SECONDS_MAX)
         if not self.liars:
             return
         self.world.run_for(QUIET_SECONDS)
