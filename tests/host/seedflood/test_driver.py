@@ -63,6 +63,7 @@ class ScriptedNode:
         self.calls = []
         self.error = None
         self.ends = SimpleNamespace(proofs={})
+        self.contents = SimpleNamespace(note=self.note_contents)
         self.seedflood = SimpleNamespace(hear_of_disk=self.hear_of_disk)
 
     def collect(self):

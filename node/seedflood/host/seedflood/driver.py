@@ -83,7 +83,7 @@ class SeedfloodDriver(Driver):
         journal, members, records = self._journal, list(members), self._journal.records()
         settled, waiting, closed = take_stock(journal, members, self.node.origin, self.node.rules)
         if settled:
-            self._compute(Replay(self._history(joined(settled.values()), self.node.read)))
+            self._compute(Replay(self._history(joined(settled.values()), self.node.contents.note)))
         self.do(
             lambda now: self.node.start(
                 waiting,

@@ -74,10 +74,6 @@ class Holdings:
             self.closings.note([bundle])
             self.contents.note([bundle])
 
-    def read(self, bundles: Iterable[Bundle]) -> None:
-        """These come from the journal, of steps that `restore` was told are applied."""
-        self.contents.note(bundles)
-
     def connect(self, peer: OriginId, held: Iterable[Held]) -> None:
         """Offers a new neighbour what waits for windows here; the rest it pulls. held: by the neighbour."""
         self._flood.connect(peer, held)

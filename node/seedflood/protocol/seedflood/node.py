@@ -27,8 +27,9 @@ class Node(Swarm[Outputs]):
     (`relaying`).
 
     What a driver asks of parts of the algorithm, it asks them itself: frontier, applied: what is held, and what of it
-    is in the coefficients. closings, certificates: the sums of epochs, and who has signed them. donors: who is pulled
-    from. watch: whose replica equals ours. inquiry, ends: who contradicts itself, and what counts of it then."""
+    is in the coefficients. contents: what bundles say; it is told of those that are read after `start`. closings,
+    certificates: the sums of epochs, and who has signed them. donors: who is pulled from. watch: whose replica equals
+    ours. inquiry, ends: who contradicts itself, and what counts of it then."""
 
     admission: Admission
 
@@ -54,16 +55,13 @@ class Node(Swarm[Outputs]):
         super().__init__(presence, self.seedflood, outbox, patience)
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.applied, self.closings, self.certificates = holdings.applied, holdings.closings, holdings.certificates
+        self.contents = holdings.contents
         self.donors, self.inquiry, self.watch, self.ends = (
             exchange.donors,
             exchange.inquiry,
             exchange.watch,
             exchange.ends,
         )
-
-    def read(self, bundles: Iterable[Bundle]) -> None:
-        """These come from the journal, some time after `start` was told which steps they cover."""
-        self.seedflood.holdings.read(bundles)
 
     @property
     def duplicates(self) -> int:
