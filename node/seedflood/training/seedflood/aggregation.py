@@ -145,13 +145,13 @@ class _Steps:
     """One epoch. past: what was left to it; None if it began with a sum. settled: after all steps below
     `settled_before`, for which nothing more can come.
 
-    told: of later steps, as it came. latest: after all of them.
+    told: of later steps, as it came. latest: after all of them; None if it has to be computed.
     """
 
     past: Past | None
     settled: _Point
     settled_before: int
-    latest: _Point
+    latest: _Point | None
     told: dict[int, _Heard] = field(default_factory=dict)
 
 
@@ -197,13 +197,14 @@ class Stepwise:
         steps = self._steps(epoch, held_E, past)
         newest = max(steps.told, default=steps.settled_before - 1)
         steps.told = _with(steps.told, updates)
-        if min((update.step for update in updates), default=newest) > newest:
+        if steps.latest is not None and min((update.step for update in updates), default=newest) > newest:
             news = {step: told for step, told in steps.told.items() if step > newest}
-            steps.latest = self._go(steps.latest, epoch, news)
+            latest = self._go(steps.latest, epoch, news)
         else:
-            steps.latest = self._go(steps.settled, epoch, steps.told)
-        self._settle(epoch, steps)
-        return steps.latest.numbers(len(held_E))
+            latest = self._go(steps.settled, epoch, steps.told)
+        steps.latest = latest
+        self._settle(epoch, steps, latest)
+        return latest.numbers(len(held_E))
 
     def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         steps = self._steps(epoch, held_E, past)
@@ -291,7 +292,7 @@ class Stepwise:
         self._reader.add(sum_E, epoch, updates)
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state
 
-    def _settle(self, epoch: int, steps: _Steps) -> None:
+    def _settle(self, epoch: int, steps: _Steps, latest: _Point) -> None:
         """Closes the steps about which all clients have told, up to the first gap; none while the epoch's past may
         change."""
         if epoch - 1 not in self._final:
@@ -301,7 +302,7 @@ class Stepwise:
             over[steps.settled_before] = steps.told.pop(steps.settled_before)
             steps.settled_before += 1
         if over:
-            steps.settled = self._go(steps.settled, epoch, over) if steps.told else steps.latest
+            steps.settled = self._go(steps.settled, epoch, over) if steps.told else latest
         if steps.settled_before == (epoch + 1) * self._refresh_period:
             self._final.add(epoch)
 
@@ -322,17 +323,17 @@ def _packed(steps: _Steps) -> bytes:
     }
     past = None if steps.past is None else steps.past.listed()
     facts: dict[str, Any] = {"past": past, "before": steps.settled_before, "told": told}
-    arrays = {}
-    for name, (state, control, left, is_over) in (("settled", steps.settled), ("latest", steps.latest)):
-        begin_F = control.best_F if control.begin_F is None else control.begin_F
-        arrays[f"{name}.increments"] = numpy.stack([state.increment_F, control.best_F, begin_F])
-        arrays[f"{name}.moments"] = numpy.stack([state.first_F, state.second_F])
-        blocks = {"best": control.best, "block": control.block, "whole": control.whole}
-        counts = [control.halvings, control.steps, control.taken, control.worse]
-        decays, over = [state.decay_1, state.decay_2], [left.listed(), is_over]
-        facts[name] = {"decays": decays, "counts": counts, "past": over, **blocks}
-    arrays["facts"] = numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8)
-    return save(arrays)
+    state, control, left, is_over = steps.settled
+    begin_F = control.best_F if control.begin_F is None else control.begin_F
+    facts["blocks"] = [control.best, control.block, control.whole]
+    facts["counts"] = [control.halvings, control.steps, control.taken, control.worse]
+    facts["decays"], facts["left"] = [state.decay_1, state.decay_2], [left.listed(), is_over]
+    increments = numpy.stack([state.increment_F, control.best_F, begin_F])
+    moments, packed = (
+        numpy.stack([state.first_F, state.second_F]),
+        numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8),
+    )
+    return save({"increments": increments, "moments": moments, "facts": packed})
 
 
 def _unpacked(shelf: Shelf, place: Place) -> _Steps:
@@ -344,7 +345,6 @@ def _unpacked(shelf: Shelf, place: Place) -> _Steps:
             "healthy and start the node again: its journal has all of it"
         ) from error
     facts = json.loads(arrays["facts"].tobytes())
-    settled, latest = (_point(arrays, name, facts[name]) for name in ("settled", "latest"))
     told: dict[int, _Heard] = {
         int(step): {
             int(origin): bytes.fromhex(one) if isinstance(one, str) else (one[0], one[1])
@@ -353,16 +353,10 @@ def _unpacked(shelf: Shelf, place: Place) -> _Steps:
         for step, said in facts["told"].items()
     }
     past = None if facts["past"] is None else Past.read(facts["past"])
-    return _Steps(past, settled, facts["before"], latest, told)
-
-
-def _point(arrays: Mapping[str, Any], name: str, facts: Mapping[str, Any]) -> _Point:
-    increment_F, best_F, begin_F = arrays[f"{name}.increments"]
-    state = State(increment_F, *arrays[f"{name}.moments"], *facts["decays"])
-    best, block, whole = (
-        {int(origin): Lost(*sums) for origin, sums in facts[key].items()} for key in ("best", "block", "whole")
-    )
+    increment_F, best_F, begin_F = arrays["increments"]
+    state = State(increment_F, *arrays["moments"], *facts["decays"])
+    best, block, whole = ({int(origin): Lost(*sums) for origin, sums in one.items()} for one in facts["blocks"])
     halvings, steps, taken, worse = facts["counts"]
     control = Control(best_F, halvings, best, block, steps, begin_F, taken, worse, whole)
-    past, is_over = facts["past"]
-    return _Point(state, control, Past.read(past), is_over)
+    left, is_over = facts["left"]
+    return _Steps(past, _Point(state, control, Past.read(left), is_over), facts["before"], None, told)
