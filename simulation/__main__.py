@@ -43,6 +43,9 @@ def simulate(
         typer.Option("--closed", help="Only hosts on a roster take part; it changes meanwhile, and strangers dial."),
     ] = False,
     relays: Annotated[int, typer.Option(min=0, help="How many hosts more that only relay (seedflood).")] = 0,
+    participants: Annotated[
+        int | None, typer.Option(min=1, help="About how many hosts measure a round (seedflood; all).")
+    ] = None,
     reward: Annotated[bool, typer.Option("--reward", help="What is told is as in runs by reward (seedflood).")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,7 +61,7 @@ def simulate(
         python -m simulation --mode gasloc --clients 12 --steps 48 --faults crashes
     """
     facts = {"clients": clients, "topology": topology, "seed": seed, "steps": steps, "profile": faults}
-    own = {"window": window, "relays": relays, "reward": reward}
+    own = {"window": window, "relays": relays, "participants": participants, "reward": reward}
     runs, plan = _plan(mode, {name: value for name, value in own.items() if value}, closed=closed, **facts)
     if seeds is None:
         result = runs.simulate(plan)
@@ -94,8 +97,8 @@ def _plan(mode: str, own: Mapping[str, Any], **facts: Any) -> tuple[Any, Any]:
         return gasloc_runs, gasloc_runs.Plan(**facts)
     from simulation.seedflood import runs
 
-    window, relays = own.get("window", "strict"), own.get("relays", 0)
-    return runs, runs.Plan(window=window, relays=relays, tell="rewards" if own.get("reward") else None, **facts)
+    more = {name: own[name] for name in ("window", "relays", "participants") if name in own}
+    return runs, runs.Plan(tell="rewards" if own.get("reward") else None, **more, **facts)
 
 
 def main() -> None:

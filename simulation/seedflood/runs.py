@@ -61,6 +61,7 @@ class Plan:
 
     refresh_period, tell, delay, optimizer: drawn from the seed if None. closed: is there an operator, who changes the
     roster during chaos, and a stranger? relays: how many hosts that measure nothing stand among the clients.
+    participants: about how many of the clients measure a round; None: all.
     """
 
     clients: int = 16
@@ -76,6 +77,7 @@ class Plan:
     optimizer: OptimizerName | None = None
     closed: bool = False
     relays: int = 0
+    participants: int | None = None
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -86,6 +88,8 @@ class Plan:
             raise UsageError("only the operator of a closed run cuts hosts off: add --closed to --faults cuts.")
         if self.steps < 1 or self.steps % self.local_steps or (self.refresh_period or 0) % self.local_steps:
             raise UsageError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
+        if self.participants and self.window != "strict":
+            raise UsageError("--participants is for windows that wait for all who measure: choose --window strict.")
         if self.optimizer not in (None, "sgd") and self.window != "strict":
             raise UsageError(
                 f'optimizer "{self.optimizer}" goes by steps, which must be complete: choose --window strict.'
@@ -224,6 +228,7 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
         pace=climate.paces,
         patience=PATIENCE,
         relays=plan.relays,
+        turn_rounds=-(-plan.clients // (plan.participants or plan.clients)),
     )
 
 
@@ -237,6 +242,7 @@ def show_result(result: Result, console: Console) -> None:
     """Prints one run for people."""
     plan = result.plan
     hosts = f"{plan.clients} hosts, {plan.topology}, {plan.window}, delay {plan.delay}"
+    hosts += f", {plan.participants} of them measure a round" if plan.participants else ""
     hosts += f", {plan.relays} relays" if plan.relays else ""
     hosts += ", closed" if plan.closed else ""
     what = f"{hosts}, {plan.tell}, {plan.optimizer}, seed {plan.seed}"

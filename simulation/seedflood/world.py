@@ -38,6 +38,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
         pace: Pace | Sequence[Pace] | None = None,
         patience: Patience | None = None,
         relays: int = 0,
+        turn_rounds: int = 1,
     ) -> None:
         """relays: the last hosts, which do not count as clients."""
         patience = patience or Patience()
@@ -54,6 +55,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
             telling=telling,
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
+            turn_rounds=turn_rounds,
         )
         relaying = make_keys(seed, clients + relays)[clients:]
         super().__init__(

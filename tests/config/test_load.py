@@ -160,7 +160,7 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
     assert load_settings(None).run.steps == 400
 
 
-SETTINGS_MAX = 64
+SETTINGS_MAX = 65
 
 GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
 
@@ -188,6 +188,9 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         (GASLOC + "[run.gasloc]\nrank = 4\n", ['no key "rank"', "it belongs to [run.seedflood]"]),
         ('[run.objective]\nlabel_words = "good"\n', ['[run.objective] "label_words"', "must be a list"]),
         ("[run.seedflood]\nlearning_rate = inf\n", ['[run.seedflood] "learning_rate"', "finite"]),
+        ("[run.seedflood]\nparticipants = 2\nwindow = 'bounded'\n", ["participants", 'window = "strict"']),
+        ("[run.seedflood]\nparticipants = 2\nstop_after = 1000\n", ["take stop_after out, or participants"]),
+        ("[run]\nclients = 9\n[run.seedflood]\nparticipants = 2\nrefresh_period = 4\n", ["one of 5 rounds", "to 5 or"]),
         ('[peers]\naddress = "10.0.0.2:7070"\n', ["[[peers]]"]),
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),
         ('[[peers]]\naddress = "host:99999"\n', ["host:99999", "host:port"]),

@@ -49,6 +49,23 @@ def test_all_nodes_killed_again_and_again_lose_nothing_of_their_gradients(hosts:
     check_contents(made, ledger)
 
 
+def test_nodes_that_take_turns_lose_nothing_when_one_is_killed_or_all(hosts: Hosts):
+    made = hosts.make(4, ring(4), {**GRADIENT, "participants": 2})
+    ledger = Ledger(made[0])
+    for host in made:
+        host.start()
+    made[0].wait_for("progress", step=GRADIENT["steps"] // 4)
+    made[1].kill()
+    ledger.look(made[1].journal)
+    made[1].start()
+    made[0].wait_for("progress", step=GRADIENT["steps"] // 2)
+    for host in made:
+        host.kill()
+        ledger.look(host.journal)
+        host.start()
+    check_contents(made, ledger, is_strict=False)
+
+
 def test_a_node_killed_while_it_catches_up_catches_up_in_its_next_life(hosts: Hosts):
     a, b, c = made = hosts.make(3, ring(3), {"steps": STEPS, "refresh_period": PERIOD, "window": "bounded"})
     ledger = Ledger(a)

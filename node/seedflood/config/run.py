@@ -175,6 +175,8 @@ class RunSettings(Section):
     @model_validator(mode="after")
     def _check_algorithm(self) -> Self:
         self.algorithm.check_steps(self.steps)
+        if self.mode == "seedflood":
+            self.seedflood.turn_rounds(self.clients)
         self.algorithm.check_task(self.objective.task)
         if self.objective.ahead and self.seedflood.local_steps > 1:
             raise ValueError("texts are written ahead of single steps: set local_steps = 1, or ahead = 0")

@@ -27,6 +27,12 @@ class SeedfloodSettings(AlgorithmSettings):
         le=64,
         description="Rounds that may be on their way while the next one is measured; 1 hides hops of up to a round.",
     )
+    participants: int | None = Field(
+        None,
+        ge=1,
+        description="About how many of the clients measure a round, each as often as any other; the others only apply "
+        "it (default: all).",
+    )
     local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
     estimate: EstimateName = Field(
         "two-sided",
@@ -91,6 +97,28 @@ class SeedfloodSettings(AlgorithmSettings):
     def stop_epochs(self) -> int | None:
         """`stop_after` in whole epochs."""
         return None if self.stop_after is None else -(-self.stop_after // self.refresh_period)
+
+    @model_validator(mode="after")
+    def _check_participants(self) -> Self:
+        if self.participants is not None and self.window != "strict":
+            raise ValueError(
+                'participants is for windows that wait for all who measure: set window = "strict", or take it out'
+            )
+        if self.participants is not None and self.stop_after is not None:
+            raise ValueError("with participants a run cannot stop before its end: take stop_after out, or participants")
+        return self
+
+    def turn_rounds(self, clients: int) -> int:
+        """Of so many rounds a host measures one: as many as leave no more than `participants` for a round in the mean,
+        and fit into an epoch without a rest. Raises ValueError if none do."""
+        epoch_rounds, least = self.refresh_period // self.local_steps, -(-clients // (self.participants or clients))
+        found = next((one for one in range(least, epoch_rounds + 1) if not epoch_rounds % one), None)
+        if found is None:
+            raise ValueError(
+                f"with participants = {self.participants} a host measures one of {least} rounds, and an epoch has "
+                f"{epoch_rounds}: raise participants, or refresh_period to {least * self.local_steps} or more"
+            )
+        return found
 
     def check_steps(self, steps: int) -> None:
         if steps % self.local_steps or self.refresh_period % self.local_steps:

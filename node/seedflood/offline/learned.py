@@ -20,6 +20,7 @@ from seedflood.host.places import JOURNAL_FILE, told_result
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
+from seedflood.protocol.seedflood.turns import Turns
 from seedflood.storage.copying import copy_journal
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.evaluation import Evaluation, evaluate
@@ -146,7 +147,8 @@ def _complete_steps(run: RunSettings, journal: BundleJournal) -> int:
     lasts = [journal.last_step(member.origin) for member in journal.members()]
     foremost = max(lasts, default=-1)
     if settings.window == "strict":
-        reach = (settings.delay + 1) * settings.local_steps
+        turns = Turns(settings.turn_rounds(run.clients), settings.local_steps)
+        reach = (settings.delay + 1) * settings.local_steps + turns.spread
         return min((last for last in lasts if last >= foremost - reach), default=-1) + 1
     return foremost + 1
 

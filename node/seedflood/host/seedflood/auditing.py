@@ -107,6 +107,7 @@ class Auditor:
             (origin, rows)
             for origin, rows in told
             if rows is not None and rows[1:] == ours[1:] and node.membership.is_expected(origin, last)
+            if node.rules.turns.has(origin, last)
         )
 
     def measured(self, origin: OriginId, step: int, again: Sequence[Told]) -> None:

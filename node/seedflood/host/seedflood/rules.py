@@ -21,4 +21,5 @@ def make_rules(run: RunSettings, base_digest: bytes, form: Form) -> Rules:
         telling=form.telling,
         delay=table.delay,
         step_reach=form.step_reach,
+        turn_rounds=table.turn_rounds(run.clients),
     )

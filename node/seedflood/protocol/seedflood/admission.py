@@ -31,6 +31,7 @@ Objection = Literal[
     "too many origins",
     "beyond the run",
     "not a round",
+    "not its turn",
     "payload",
     "another key",
     "signature",
@@ -153,6 +154,8 @@ class Admission(MemberAdmission):
         rules, probes = self._rules, bundle.probes
         if len(probes) != rules.local_steps or bundle.step % rules.local_steps:
             return "not a round"
+        if rules.turn_rounds > 1 and not rules.turns.has(bundle.origin, bundle.last):
+            return "not its turn"
         if not self._tells(probes):
             return "payload"
         return None

@@ -242,7 +242,8 @@ class SeedFlood(Algorithm):
         donors.retry()
         self.exchange.voting.ask(now)
         self.exchange.voting.tell_overdue(self.step, now, self.ending.lacking)
-        on_the_way = 2 * self.rules.delay * self.rules.local_steps  # neighbours are so much further apart
+        # neighbours are so much further apart, and bundles of turns cover rounds before their own
+        on_the_way = 2 * self.rules.delay * self.rules.local_steps + self.rules.turns.spread
         before = donors.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
         self.exchange.say_digests(before, is_complete=self.ending.is_complete)
         if before == STEP_MAX:
@@ -350,7 +351,7 @@ class SeedFlood(Algorithm):
             self.life.enter(Phase.COLLECTING)
             return
         first = self._next_step()
-        self._presence.take_part(first)
+        self._presence.take_part(first, is_anew=self._is_turn_lost(first))
         self.holdings.apply(self.holdings.pending.take_before(applied_before(first, self.rules)))
         self.windows.reopen(first, now)
         self._begin_round(first, now)
@@ -383,9 +384,20 @@ class SeedFlood(Algorithm):
             return latest.last + 1
         if (lost := self._lost_step()) is not None:
             return lost
+        word = self._membership.spoken(self.origin)
+        if self.rules.turn_rounds > 1 and word is not None and not word.has_left:  # our next turn is waited for
+            first = max(word.first_step, self.frontier.last(self.origin) + 1, self._catchup.said_before)
+            return min(first, self.rules.steps)
         has_votes = self.holdings.certificates.has_votes or self.holdings.closings.before > 0
         first = first_round(self.origin, self.rules, self._membership, self.frontier, has_anyone_ended=has_votes)
         return min(max(first, self._catchup.said_before), self.rules.steps)
+
+    def _is_turn_lost(self, first: int) -> bool:
+        """Is a turn of ours before this step lost? Our next bundle skips it, and cannot come as long as others wait for
+        what nobody holds."""
+        word, owed = self._membership.spoken(self.origin), self.rules.turns.last(self.origin, first - 1)
+        is_owed = self.rules.turn_rounds > 1 and word is not None and owed >= word.first_step
+        return is_owed and not self.frontier.holds(self.origin, owed)
 
     def _lost_step(self) -> int | None:
         """In strict windows: the first step since we take part that is lost, though later ones of ours are held. Nobody
@@ -408,7 +420,11 @@ class SeedFlood(Algorithm):
             self.exchange.watch.take(self.applied, self._outbox)
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
-            self._outbox.order(Measure(step, self.rules.local_steps))
+            if self.rules.turns.has(self.origin, step):
+                self._outbox.order(Measure(step, self.rules.local_steps))
+            else:
+                self.windows.open(step, now)
+                self.life.enter(Phase.COLLECTING)
         else:
             self._end(step, now)
 
@@ -417,8 +433,13 @@ class SeedFlood(Algorithm):
         self.life.enter(Phase.FINISHING)
         self.ending.since = now
         self._outbox.tell("no steps left", step=step)
-        if (last_own := self.frontier.last(self.origin)) < self.ending.steps - 1:  # joined too late for the last round
+        if (last_own := self._last_step()) < self.ending.steps - 1:  # joined too late for the last round
             self._presence.declare(last_step=last_own)
+
+    def _last_step(self) -> int:
+        """At the end of the run: the last step of which we have said what there is to say."""
+        last_own, end = self.frontier.last(self.origin), self.ending.steps - 1
+        return end if last_own == self.rules.turns.last(self.origin, end) else last_own
 
     def _close_epochs(self) -> None:
         """Orders the sums of all epochs that can be closed now."""
@@ -440,5 +461,5 @@ class SeedFlood(Algorithm):
             exchange.tell_shortcomings(ending)
             self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
             self._has_ended = True
-            self._presence.declare(last_step=self.frontier.last(self.origin))
+            self._presence.declare(last_step=self._last_step())
             self._outbox.outputs.is_finished = True

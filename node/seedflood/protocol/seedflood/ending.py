@@ -15,7 +15,6 @@ from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
-from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.view import stated_edges
 
@@ -43,17 +42,17 @@ class Ending:
 
     def is_all_held(self, before: int) -> bool:
         """Is every update held that those who joined owe for the steps below `before`?"""
-        return is_all_held(self._membership, self._frontier, before - 1)
+        return all(self._frontier.holds(origin, 0, last) for origin, last in self._owed(before - 1))
 
     def is_held_of_reached(self, before: int) -> bool:
         """Is every update held that those owe for the steps below `before` who are linked with us, through whomever?"""
         reached = distances(stated_edges(self._membership.all()), self._origin)
-        owed = (word for word in _due(self._membership, before - 1) if word.origin in reached)
-        return all(self._frontier.holds(word.origin, 0, _last(word, before - 1)) for word in owed)
+        owed = (one for one in self._owed(before - 1) if one[0] in reached)
+        return all(self._frontier.holds(origin, 0, last) for origin, last in owed)
 
     def lacking(self, before: int) -> Iterable[OriginId]:
         """The origins of which an update is missing here that they owe for the steps below `before`."""
-        return lacking(self._membership, self._frontier, before - 1)
+        return self._lacking(before - 1)
 
     def holds_everything(self, before: int = STEP_MAX) -> bool:
         """Did all clients join, and is every update held that they owe for the steps below `before`, or of the whole
@@ -64,7 +63,21 @@ class Ending:
         """The steps that are missing when no steps are left, as ranges by origin; empty before that phase."""
         if self.since is None:
             return {}
-        return lacking(self._membership, self._frontier, self.steps - 1)
+        return self._lacking(self.steps - 1)
+
+    def _lacking(self, end: int) -> dict[OriginId, list[tuple[int, int]]]:
+        """The updates owed up to step `end` that are not held, as ranges of steps by origin."""
+        gaps = ((origin, self._frontier.gaps(origin, last)) for origin, last in self._owed(end))
+        return {origin: ranges for origin, ranges in gaps if ranges}
+
+    def _owed(self, end: int) -> Iterator[tuple[OriginId, int]]:
+        """Who owes updates for the steps up to `end`, and the last one that it owes. An origin that left owes nothing
+        after its last step, and nobody owes rounds in which others take their turns."""
+        for word in self._membership.words():
+            if word.first_step <= end and word.last_step != -1:
+                last = self._rules.turns.last(word.origin, end if word.last_step is None else word.last_step)
+                if word.last_step is not None or last >= word.first_step:
+                    yield word.origin, last
 
     def describe_missing(self, here: Collection[OriginId]) -> dict[str, object]:
         """Facts for the log: which steps of which origins are missing, and which hosts may hold them. here: ourselves
@@ -121,23 +134,3 @@ class Ending:
 
 
 _NEVER = float("inf")
-
-
-def is_all_held(membership: Membership, frontier: Frontier, end: int) -> bool:
-    """Does the frontier hold every update that is owed up to step `end`? An origin that left owes nothing after its
-    last step."""
-    return all(frontier.holds(word.origin, 0, _last(word, end)) for word in _due(membership, end))
-
-
-def lacking(membership: Membership, frontier: Frontier, end: int) -> dict[OriginId, list[tuple[int, int]]]:
-    """The updates owed up to step `end` that the frontier lacks, as ranges of steps by origin."""
-    gaps = ((word.origin, frontier.gaps(word.origin, _last(word, end))) for word in _due(membership, end))
-    return {origin: ranges for origin, ranges in gaps if ranges}
-
-
-def _due(membership: Membership, end: int) -> Iterator[Member]:
-    return (word for word in membership.words() if word.first_step <= end and word.last_step != -1)
-
-
-def _last(word: Member, end: int) -> int:
-    return end if word.last_step is None else word.last_step

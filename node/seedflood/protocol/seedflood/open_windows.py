@@ -51,10 +51,11 @@ class OpenWindows:
         """Opens the window of the round that begins at `step`."""
         rules = self._rules
         last = step + rules.local_steps - 1
-        window = Window(step, last, now, rules.window, rules.clients, self.until_joined)
+        window = Window(step, last, now, rules.window, rules.clients, self.until_joined, rules.turns)
         window.expect(self._membership, self._frontier, self._liveness.suspects)
         self._open.append(window)
-        self._liveness.opened(self._membership.expected(last), window.waiting, now)
+        expected = (one for one in self._membership.expected(last) if rules.turns.has(one, last))
+        self._liveness.opened(expected, window.waiting, now)
 
     def reopen(self, step: int, now: float) -> None:
         """Opens again the windows of the rounds before `step` that need not be applied when that round is measured."""
@@ -92,7 +93,8 @@ class OpenWindows:
         for window in self._open:
             window.review(origin, self._membership, self._frontier, self._liveness.suspects)
         word = self._membership.spoken(origin)
-        if word is not None and word.last_step is not None and self._frontier.last(origin) >= word.last_step:
+        said = None if word is None or word.last_step is None else self._rules.turns.last(origin, word.last_step)
+        if said is not None and self._frontier.last(origin) >= said:
             self._liveness.forget(origin)  # it has said all it will
         self._await(origin, now)  # perhaps it was not known when the window opened
 

@@ -36,7 +36,7 @@ def first_round(
     origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier, *, has_anyone_ended: bool = False
 ) -> int:
     """The first step of the round with which a node begins that nobody waits for: where the others are, or
-    `rules.steps` (no round at all) if they are in the last one. has_anyone_ended: an epoch, as far as is known.
+    `rules.steps` (no round at all) if they may be in the last one. has_anyone_ended: an epoch, as far as is known.
 
     It never begins in an epoch that the foremost hosts have left behind, which may be closed before they know that we
     take part in it. But strict windows close only when all clients take part. Before that nobody has left a round
@@ -49,7 +49,7 @@ def first_round(
         swarm = 0
         if rules.window == "strict":
             rounds_ahead = 2 * rules.delay + 1  # windows wait for those that have closed none
-    if swarm and swarm + rules.local_steps >= rules.steps:
+    if swarm and swarm + rules.turns.spread + rules.local_steps >= rules.steps:
         return rules.steps
     others = (other for other in membership.origins() if other != origin and not membership.is_silenced(other))
     foremost = max(map(frontier.last, others), default=0)

@@ -6,6 +6,7 @@ from seedflood.errors import ConfigError
 from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
+from seedflood.protocol.seedflood.turns import Turns
 from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import SwarmRules
 
@@ -25,7 +26,7 @@ class Rules(SwarmRules):
     size of an epoch's unpacked numbers, which follows from model and rank. left_bytes: of these, at the end, what an
     epoch leaves to the next one; the others are coefficients. telling: what is told of a step. delay: how many windows
     may be open while a round is measured. step_reach: the most that one step adds to a coefficient, whatever was told;
-    None: what was told adds up.
+    None: what was told adds up. turn_rounds: of so many rounds an origin measures one (`turns`).
 
     Raises ConfigError if a bundle would be too large.
     """
@@ -38,6 +39,7 @@ class Rules(SwarmRules):
     delay: int = 0
     step_reach: int | None = None
     left_bytes: int = 0
+    turn_rounds: int = 1
 
     def __post_init__(self) -> None:
         if self.local_steps * self.telling.size > BUNDLE_BYTES_MAX:
@@ -45,6 +47,10 @@ class Rules(SwarmRules):
                 f"{self.local_steps} local steps of {self.telling.size:,} bytes each are more than a message holds "
                 f"({BUNDLE_BYTES_MAX:,}): choose a lower rank or fewer local_steps."
             )
+
+    @property
+    def turns(self) -> Turns:
+        return Turns(self.turn_rounds, self.local_steps, self.run_id)
 
     @property
     def form(self) -> bytes:

@@ -17,6 +17,7 @@ from typing import Literal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.outputs import CloseReason
+from seedflood.protocol.seedflood.turns import ALL, Turns
 from seedflood.protocol.swarm.membership import Membership
 
 WindowRule = Literal["strict", "bounded", "none"]
@@ -35,9 +36,10 @@ def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: 
 class Window:
     """An open window over steps first..last.
 
-    opened_at: when our own updates were published. clients: how many origins must take part before a window may close.
-    until_joined: when to stop waiting for hosts that never came (strict windows never stop). waiting: the expected
-    origins that were not heard yet; `expect` and `hear` keep it current, so a decision costs nothing.
+    opened_at: when our own updates were published, or were not due. clients: how many origins must take part before a
+    window may close. until_joined: when to stop waiting for hosts that never came (strict windows never stop). turns:
+    who measures in it. waiting: the expected origins that were not heard yet; `expect` and `hear` keep it current, so a
+    decision costs nothing.
     """
 
     first: int
@@ -46,6 +48,7 @@ class Window:
     rule: WindowRule
     clients: int
     until_joined: float
+    turns: Turns = ALL
     waiting: set[OriginId] = field(default_factory=set)
 
     def expect(self, membership: Membership, frontier: Frontier, suspects: Collection[OriginId] = ()) -> None:
@@ -73,7 +76,8 @@ class Window:
             self.waiting.discard(origin)
 
     def _is_heard(self, origin: OriginId, membership: Membership, frontier: Frontier) -> bool:
-        return is_heard(frontier, origin, self._first_of(origin, membership), self.last, self.rule)
+        first, last = self._first_of(origin, membership), self.turns.last(origin, self.last)
+        return last < first or is_heard(frontier, origin, first, last, self.rule)
 
     def _first_of(self, origin: OriginId, membership: Membership) -> int:
         """The first step of an origin that this window expects."""
@@ -86,7 +90,8 @@ class Window:
         if self.rule != "strict":
             step = max(first, frontier.last(origin) + 1)
             return step if step <= self.last else None
-        return next((max(first, low) for low, high in frontier.gaps(origin, self.last) if high >= first), None)
+        gaps = frontier.gaps(origin, self.turns.last(origin, self.last))
+        return next((max(first, low) for low, high in gaps if high >= first), None)
 
     def is_waiting_for_joins(self, membership: Membership, now: float) -> bool:
         """Does it wait for clients that do not take part yet?"""

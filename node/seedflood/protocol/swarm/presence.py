@@ -110,12 +110,12 @@ class Presence:
         hop = past.hop_milliseconds
         self.declare(first_step=past.first_step, last_step=past.last_step, hop_milliseconds=hop)
 
-    def take_part(self, first: int) -> None:
-        """States from which step on we take part. If we took part before and have not left, the earlier step stays. If
-        we had left, we do not come back for a run that is over."""
+    def take_part(self, first: int, *, is_anew: bool = False) -> None:
+        """States from which step on we take part. If we took part before and have not left, the earlier step stays,
+        unless we begin anew. If we had left, we do not come back for a run that is over."""
         word = self.membership.spoken(self.ours.origin)
         if word is not None and not word.has_left:
-            self.declare(first_step=min(first, word.first_step), last_step=None)
+            self.declare(first_step=first if is_anew else min(first, word.first_step), last_step=None)
         elif word is None or first < self.rules.steps:
             self.declare(first_step=first, last_step=None)
 

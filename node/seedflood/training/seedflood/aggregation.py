@@ -32,6 +32,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
 from seedflood.training.seedflood.control import (
+    BLOCK_MIN,
     PROMISE_MAX,
     REWARD_PROMISE_MAX,
     SIGNIFICANT,
@@ -84,10 +85,10 @@ def make_aggregation(
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
     if settings.window != "strict":
         return PlainSum(reader, schedule, -learning_rate / run.clients * 2.0**-unit_bits)
-    optimiser, unit = None, -learning_rate / run.clients * 2.0**-unit_bits
+    told = run.clients / settings.turn_rounds(run.clients)
+    optimiser, unit = None, -learning_rate / told * 2.0**-unit_bits
     if settings.optimizer != "sgd":
-        mean = 2.0**-unit_bits / run.clients
-        optimiser = Adam(learning_rate, mean, subspace.lengths())
+        optimiser = Adam(learning_rate, 2.0**-unit_bits / told, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
     return Stepwise(unit, reader, schedule, optimiser, Shelf(folder), run, learning_rate / default_rate)
 
@@ -175,12 +176,15 @@ class Stepwise:
         self._size = reader.size
         self._schedule = schedule
         self._optimiser = optimiser
-        self._clients = run.clients
         self._refresh_period = run.seedflood.refresh_period
         self._stop_epochs = run.seedflood.stop_epochs
         self._steps_of_run = run.steps
         self._promise_max = REWARD_PROMISE_MAX if run.objective.task == "reward" else PROMISE_MAX
-        self._block = block_length(self._refresh_period, run.steps)
+        turn_rounds = run.seedflood.turn_rounds(run.clients)
+        self._turn = turn_rounds * run.seedflood.local_steps if turn_rounds > 1 else 1
+        self._told_in_turn = run.clients * (run.seedflood.local_steps if turn_rounds > 1 else 1)
+        self._least = BLOCK_MIN * turn_rounds
+        self._block = max(self._least, block_length(self._refresh_period, run.steps))
         self._shelf = shelf
         self._epochs: dict[int, _Steps] = {}
         self._places: dict[int, Place] = {}
@@ -271,7 +275,7 @@ class Stepwise:
             if control.is_too_fast(promises, [update.loss for update in updates], self._promise_max):
                 slower = point._replace(control=replace(point.control, halvings=control.halvings + 1))
                 return self._take(slower, epoch, step, told)
-        control, back_F = control.judge(self._block, self._alone(step))
+        control, back_F = control.judge(self._block, self._alone(step), self._least)
         if not is_over and self._alone(step) is not None:
             past, is_over = past.after(epoch, control, self._stop_epochs), True
         return _Point(moved if back_F is None else begin(back_F), control, past, is_over)
@@ -293,14 +297,16 @@ class Stepwise:
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state
 
     def _settle(self, epoch: int, steps: _Steps, latest: _Point) -> None:
-        """Closes the steps about which all clients have told, up to the first gap; none while the epoch's past may
-        change."""
+        """Closes the turns, or without them the steps, about which all clients have told, up to the first gap; none
+        while the epoch's past may change."""
         if epoch - 1 not in self._final:
             return
         over: dict[int, _Heard] = {}
-        while len(steps.told.get(steps.settled_before, ())) == self._clients:
-            over[steps.settled_before] = steps.told.pop(steps.settled_before)
-            steps.settled_before += 1
+        turn = range(steps.settled_before, steps.settled_before + self._turn)
+        while sum(len(steps.told.get(step, ())) for step in turn) == self._told_in_turn:
+            over |= {step: steps.told.pop(step) for step in turn if step in steps.told}
+            steps.settled_before = turn.stop
+            turn = range(turn.stop, turn.stop + self._turn)
         if over:
             steps.settled = self._go(steps.settled, epoch, over) if steps.told else latest
         if steps.settled_before == (epoch + 1) * self._refresh_period:

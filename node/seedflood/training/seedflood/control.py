@@ -152,11 +152,11 @@ class Control:
         ]
         return 2 * sum(votes) > len(votes) and self.halvings < HALVINGS_MAX
 
-    def judge(self, length: int, alone: int | None = None) -> tuple["Control", Integers | None]:
+    def judge(self, length: int, alone: int | None = None, least: int = BLOCK_MIN) -> tuple["Control", Integers | None]:
         """After a step: (what follows, the increments to go back to, if it does). length: of a block at most. alone: if
         this block ends here, and no others follow, so many standard errors are enough."""
         is_last = alone is not None
-        if self.steps < min(length, max(BLOCK_MIN, self.taken // BLOCK_PART)) and self.taken and not is_last:
+        if self.steps < min(length, max(least, self.taken // BLOCK_PART)) and self.taken and not is_last:
             return self, None
         after = replace(self, block={}, steps=0, begin_F=None, taken=self.taken + self.steps)
         if not self.best or _do_most(self.block, self.best, Lost.is_below):

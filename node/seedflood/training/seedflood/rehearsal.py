@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.turns import Turns
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.trainer import Round, Trainer
 
@@ -34,16 +35,20 @@ class Rehearsal:
         self.run = run
         first = Trainer(run, hosts[0])
         self.trainers = [first, *(first.beside(host) for host in hosts[1:])]
+        rounds, count = run.seedflood.turn_rounds(run.clients), run.seedflood.local_steps
+        self._turns = Turns(rounds, count, run.run_id())
         self.step = 0
         """The next step."""
         self._on_the_way: deque[list[Update]] = deque()
 
     def advance(self) -> list[Turn]:
-        """Measures one round of every origin, and applies the round whose delay is over; after the last round, all of
-        them."""
+        """Measures one round of every origin whose turn it is, and applies the round whose delay is over; after the
+        last round, all of them."""
         step, count = self.step, self.run.seedflood.local_steps
         told = [
-            Turn(origin, step, trainer.measure(origin, step, count)) for origin, trainer in enumerate(self.trainers, 1)
+            Turn(origin, step, trainer.measure(origin, step, count))
+            for origin, trainer in enumerate(self.trainers, 1)
+            if self._turns.has(origin, step)
         ]
         if self.run.objective.ahead:
             for origin, trainer in enumerate(self.trainers, 1):
