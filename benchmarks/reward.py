@@ -2,9 +2,9 @@
 
 Models of half a million parameters that can add two numbers of two digits, play Countdown with three numbers, or sort
 six digits, in a third of the cases (`tools/pretrain_arithmetic.py`). 128 texts a step: 4 origins with 4 prompts and 8
-texts for each. The swarm is real daemons on a ring; `early` and `new` are one at the default rank in one process, with texts that
-are two rounds old, and without. AdamW and TRL are one process. Their learning rate is the best of three with run seed
-1, which favours them a little; the swarm has its default, but for `tenfold`, ten times of it.
+texts for each. The swarm is real daemons on a ring; `early` and `new` are one at the default rank in one process, with
+texts that are two rounds old, and without. AdamW and TRL are one process, at the best of three learning rates with run
+seed 1, which favours them a little; the swarm has its default, but for `tenfold`, ten times of it.
 
 What counts is how often a text that is sampled for a held-out prompt is right, by transformers' own generation: 500
 prompts, 4 texts each. Beside it is the perplexity of the held-out rows with their answers. Seconds are of all

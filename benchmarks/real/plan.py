@@ -16,7 +16,7 @@ SEEDS = (1, 2, 3)
 CLIENTS = 2
 STEPS = 24
 TWO_SIDED_STEPS = 240
-RANKS = (2, 8, 32)
+RANKS = (5, 16, 32)
 DILOCO_LOCAL_STEPS = 4
 POINTS = 3
 """Evaluations of one course of each line. Of others only the end is evaluated, for it takes a minute."""
