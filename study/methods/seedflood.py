@@ -104,7 +104,7 @@ class OneSided(TwoSided):
 
 
 class Coefficients(TwoSided):
-    """The gradient in the subspace, all of it, in integers of 8 bits."""
+    """The gradient in the subspace, all of it, by its signs."""
 
     source = "this project: gradients in the subspace (ARCHITECTURE.md)"
     order = "first"

@@ -72,7 +72,7 @@ def test_later_seeds_of_a_yardstick_have_the_options_that_were_best_with_the_fir
 
 
 def test_nothing_is_tuned_for_daemons_but_the_rank():
-    (cell, *_) = cells("rank-8", BASE, {})
+    (cell, *_) = cells("rank-16", BASE, {})
     run = run_of(cell)
     tuned = run.keys() - {"model", "task", "max_length", "clients", "steps", "batch_size", "seed"}
     assert tuned == {"estimate", "rank"}
@@ -93,9 +93,9 @@ def test_the_table_has_a_line_for_each_method_with_the_options_that_were_chosen(
 
 def test_a_line_that_was_not_finished_is_told_as_far_as_it_is(tmp_path):
     results = Results(tmp_path)
-    results.add(made_up(next(cells("rank-2", BASE, results))))
+    results.add(made_up(next(cells("rank-5", BASE, results))))
     (line,) = lines_of(BASE, results)
-    assert (line.name, len(line.results)) == ("rank-2", 1)
+    assert (line.name, len(line.results)) == ("rank-5", 1)
 
 
 def test_what_has_been_measured_is_not_measured_again(tmp_path, monkeypatch):
@@ -110,7 +110,7 @@ def test_what_has_been_measured_is_not_measured_again(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_measure", measure)
     results = Results(tmp_path)
     with pytest.raises(RuntimeError):
-        command._measure_all(cells("rank-2", BASE, results), tmp_path, results)
+        command._measure_all(cells("rank-5", BASE, results), tmp_path, results)
     again = Results(tmp_path)
-    command._measure_all(cells("rank-2", BASE, again), tmp_path, again)
+    command._measure_all(cells("rank-5", BASE, again), tmp_path, again)
     assert [cell.seed for cell in measured] == [1, 2, 2, 3]
