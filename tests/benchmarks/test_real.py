@@ -72,11 +72,11 @@ def test_later_seeds_of_a_yardstick_have_the_options_that_were_best_with_the_fir
 
 
 def test_nothing_is_tuned_for_daemons_but_the_rank():
-    (cell, *_) = cells("rank-16", BASE, {})
+    (cell, *_) = cells("rank-5", BASE, {})
     run = run_of(cell)
     tuned = run.keys() - {"model", "task", "max_length", "clients", "steps", "batch_size", "seed"}
     assert tuned == {"estimate", "rank"}
-    assert RunSettings.of(**run).seedflood.rank == 8
+    assert RunSettings.of(**run).seedflood.rank == 5
 
 
 def test_the_table_has_a_line_for_each_method_with_the_options_that_were_chosen(filled, tmp_path):
