@@ -1,6 +1,6 @@
 """Optimisers of integers: they turn the updates of an epoch's steps into its coefficients.
 
-`sgd` adds them up, in any order. The others go by steps, like those of the replica
+`sgd` adds them up, in any order. The others go by steps, like Adam of the replica
 (training/seedflood/aggregation.py). The updates of one step may come in any order. But if steps come in another order,
 or a step is applied in two halves, the coefficients differ. The state of an optimiser starts again with each epoch, and
 where another host's sum replaces bundles.

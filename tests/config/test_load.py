@@ -190,6 +190,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ("[run.seedflood]\nlearning_rate = inf\n", ['[run.seedflood] "learning_rate"', "finite"]),
         ("[run.seedflood]\nparticipants = 2\nwindow = 'bounded'\n", ["participants", 'window = "strict"']),
         ("[run.seedflood]\nparticipants = 2\nstop_after = 1000\n", ["take stop_after out, or participants"]),
+        ('[run.seedflood]\nparticipants = 1\n[run.objective]\ntask = "reward"\nahead = 1\n', ["ahead = 0"]),
         ("[run]\nclients = 9\n[run.seedflood]\nparticipants = 2\nrefresh_period = 4\n", ["one of 5 rounds", "to 5 or"]),
         ('[peers]\naddress = "10.0.0.2:7070"\n', ["[[peers]]"]),
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),

@@ -179,13 +179,13 @@ def test_without_suppression_of_duplicates_updates_are_applied_twice(monkeypatch
 
 
 def test_without_repair_a_lost_frame_is_missed_for_ever(monkeypatch):
-    monkeypatch.setattr(Donors, "collect", lambda donors, frontier: None)
+    monkeypatch.setattr(Donors, "next_donor", lambda donors, frontier: None)
     monkeypatch.setattr(Flood, "offer", lambda flood, peer, bundles: None)
     assert judged(make_world("path", 5, steps=30, window="none", weather=STORMY)) != []
 
 
 def test_without_flooding_and_repair_nobody_hears_anything(monkeypatch):
-    monkeypatch.setattr(Donors, "collect", lambda donors, frontier: None)
+    monkeypatch.setattr(Donors, "next_donor", lambda donors, frontier: None)
     monkeypatch.setattr(Flood, "spread", lambda flood, bundle: None)
     monkeypatch.setattr(Flood, "offer", lambda flood, peer, bundles: None)
     assert len([line for line in judged(make_world("ring", 3)) if " at step 0" in line]) == 3

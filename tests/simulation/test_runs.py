@@ -103,7 +103,7 @@ def test_what_cannot_heal_is_stuck_and_named(monkeypatch):
 
 
 def test_a_core_without_repair_fails(monkeypatch):
-    monkeypatch.setattr(Donors, "collect", lambda donors, frontier: None)
+    monkeypatch.setattr(Donors, "next_donor", lambda donors, frontier: None)
     monkeypatch.setattr(runs, "HEALING_SECONDS_MAX", 60.0)
     assert not all(simulate(Plan(clients=5, profile="network", window="bounded", seed=s)).is_good for s in range(3))
 

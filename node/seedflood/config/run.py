@@ -180,6 +180,8 @@ class RunSettings(Section):
         self.algorithm.check_task(self.objective.task)
         if self.objective.ahead and self.seedflood.local_steps > 1:
             raise ValueError("texts are written ahead of single steps: set local_steps = 1, or ahead = 0")
+        if self.objective.ahead and self.seedflood.participants is not None:
+            raise ValueError("texts are written ahead of each step: leave participants out, or set ahead = 0")
         return self
 
     @model_serializer(mode="wrap")

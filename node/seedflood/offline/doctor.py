@@ -158,7 +158,7 @@ def _step(settings: Settings) -> Iterator[Check]:
         yield Check("memory", "ok", told)
     copies = (SNAPSHOTS_KEPT if settings.run.mode == "gasloc" else 0) + (node.export is not None)
     yield _disk(node.state, step.model_bytes * copies + DISK_SPARE_BYTES)
-    total = step.sent_bytes * settings.run.clients
+    total = step.sent_bytes * settings.run.clients / settings.run.seedflood.turn_rounds(settings.run.clients)
     whole, day = _size(total * settings.run.steps), _size(total / step.seconds * DAY_SECONDS)
     yield Check(
         "time", "ok", f"{step.seconds:.3g} s a step, so {_span(step.seconds * settings.run.steps)} of computing"

@@ -323,3 +323,19 @@ def test_the_replay_of_a_long_journal_computes_each_epoch_a_few_times_only():
     replica._aggregation._go = lambda point, epoch, told: calls.append(len(told)) or go(point, epoch, told)
     replica.replay([updates])
     assert sum(calls) < 3 * 10 * count
+
+
+def test_in_a_turn_in_which_one_took_the_place_of_another_updates_count_in_whatever_order_they_come():
+    """Then more origins tell of it than there are clients. The pairs are steps and origins; turns have three steps."""
+    run = {"learning_rate": 1e-3, "steps": 48, "refresh_period": 12, "clients": 3, "participants": 1}
+    live, replayed = (tiny_replica(estimate="gradient", optimizer="adam", **run) for _ in range(2))
+    drawn = numpy.random.default_rng(0)
+    updates = [
+        Update(origin, step, quantise(live.telling, drawn.normal(size=live.subspace.size), 1.0)[0])
+        for step, origin in [(0, 0), (0, 3), (1, 1), (2, 2), (3, 1), (4, 3), (5, 2), (6, 1), (8, 2), (7, 3)]
+    ]
+    for update in updates:
+        live.apply([update])
+    replayed.apply(updates[:-1])
+    replayed.apply(updates[-1:])
+    assert live.digest() == replayed.digest()

@@ -38,11 +38,14 @@ from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_vot
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
-from seedflood.protocol.swarm.outputs import Outbox
+from seedflood.protocol.swarm.outputs import Outbox, Record
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
+
+STOP_KEY = b"stop"
+"""Of the record of where a run ended early."""
 
 STOPPED = "the hosts lose no less than in the best epoch: the run ends with its best state"
 
@@ -138,7 +141,9 @@ class SeedFlood(Algorithm):
     # What happened
 
     def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
-        """Our votes, and who has ended; bundles and sums are given to `start`."""
+        """Our votes, who has ended, and where the run did; bundles and sums are given to `start`."""
+        if STOP_KEY in records:
+            self.ending.steps = int.from_bytes(records[STOP_KEY], "big")
         self.exchange.ends.recall(records)
         self.exchange.voting.recall(records)
 
@@ -213,6 +218,7 @@ class SeedFlood(Algorithm):
         if self.phase is Phase.MEASURING and step == self.step:
             self._outbox.tell(STOPPED, step=step)
             self.ending.steps = step
+            self._outbox.keep_record(Record(STOP_KEY, step.to_bytes(8, "big")))
             self.windows.clear()
             self._end(step, now)
 

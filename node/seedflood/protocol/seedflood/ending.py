@@ -97,8 +97,11 @@ class Ending:
 
     def away(self, linked: Collection[OriginId]) -> set[OriginId]:
         """The neighbours without a link that may need something of us. A relay needs nothing."""
-        away, membership = self._membership.neighbours(self._origin).difference(linked), self._membership
-        return {one for one in away if (member := membership.get(one)) is None or not stated(member).is_relay}
+        away = self._membership.neighbours(self._origin).difference(linked)
+        return {one for one in away if not self._is_relay(one)}
+
+    def _is_relay(self, origin: OriginId) -> bool:
+        return (member := self._membership.get(origin)) is not None and stated(member).is_relay
 
     @property
     def patient_until(self) -> float:
@@ -119,7 +122,8 @@ class Ending:
         now: float,
     ) -> bool:
         """May the run end here? As long as its patience lasts, a node waits until its neighbours hold the same with
-        equal digests, none of them is away, and no doubt about its own replica is open.
+        equal digests, none of them is away, and no doubt about its own replica is open. If the run ends early, relays
+        learn that from those who have ended, and are not waited for.
 
         After that it ends without them. But in strict windows it still needs all updates of those who joined, and in
         any window everything must be applied that changed the journal before its patience ended.
@@ -128,8 +132,9 @@ class Ending:
             is_enough = self._rules.window != "strict" or self.is_all_held(self.steps)
             return is_enough and watch.is_settled(self.patient_until)
         linked, digest = set(linked), applied.digest()
+        asked = {one for one in linked if self.steps == self._rules.steps or not self._is_relay(one)}
         is_sure = watch.is_current and not watch.is_doubted
-        is_agreed = all(donors.agrees(peer, self._frontier) and watch.is_equal_at(peer, digest) for peer in linked)
+        is_agreed = all(donors.agrees(peer, self._frontier) and watch.is_equal_at(peer, digest) for peer in asked)
         return is_sure and is_agreed and not self.away(linked) and self.holds_everything()
 
 

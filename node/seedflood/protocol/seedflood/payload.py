@@ -90,10 +90,9 @@ PAIRS = Pairs()
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
     """All F integers of an admitted payload, by the simplest code: faster decoders must give the same."""
-    bits = int.from_bytes(payload[len(telling.groups) : -LOSS_BYTES], "little")
+    bits = (byte >> k & 1 for byte in payload[len(telling.groups) : -LOSS_BYTES] for k in range(8))
     exponents = [e for e, count in zip(payload, telling.groups, strict=False) for _ in range(count)]
-    sizes = [1 << e >> 1 for e in exponents]
-    return [size if bits >> k & 1 else -size for k, size in enumerate(sizes)]
+    return [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
 
 
 def encode_coefficients(telling: Coefficients, exponents: Sequence[int], signs: Sequence[bool], loss: int = 0) -> bytes:

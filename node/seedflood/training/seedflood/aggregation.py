@@ -304,7 +304,7 @@ class Stepwise:
         over: dict[int, _Heard] = {}
         turn = range(steps.settled_before, steps.settled_before + self._turn)
         while sum(len(steps.told.get(step, ())) for step in turn) == self._told_in_turn:
-            over |= {step: steps.told.pop(step) for step in turn if step in steps.told}
+            over |= {step: steps.told.pop(step) for step in sorted(steps.told) if step < turn.stop}
             steps.settled_before = turn.stop
             turn = range(turn.stop, turn.stop + self._turn)
         if over:

@@ -39,7 +39,7 @@ of which none is worth anything, and then nothing is left to learn from: with a 
 **Gradients with the plain sum**: 200 / number of parameters (7.7e-5 for 2.6 M; with a cosine and 48 steps, one run
 seed, 6e-5 gave 0.659 / 0.622, 1.2e-4 0.657 / 0.623, 2e-5 0.635 / 0.632). Gemma 3 270M learns at that, too. It is too
 much for a model of 117 k, which was at chance on two of three run seeds and learned on all with 0.3, 0.1 and 0.03 of
-it: below 2.6 M parameters it is 0.125 / sqrt(number of parameters). Momentum adds up ten steps, so it has a tenth.
+it: below 2.6 M parameters it is 0.125 / sqrt(number of parameters).
 """
 
 import math
