@@ -68,7 +68,7 @@ def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(ho
 
 def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_else(hosts: Hosts):
     """By Adam, so in strict windows: those of a run begin together. One that was never here comes when it is over."""
-    steps, period = 150, 16
+    steps, period = 150, 48
     run = {"estimate": "gradient", "steps": steps, "refresh_period": period, "clients": 3}
     made = hosts.make(4, [*ring(3), (3, 0)], run, {"then": "serve"})
     for host in made[:3]:
