@@ -24,8 +24,8 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.host.seedflood.audit import RESIDUALS_MAX, Audits, Residual, judge
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Told, Update
-from seedflood.protocol.seedflood.payload import Coefficients, Telling, decode_coefficients
-from seedflood.training.seedflood.telling import quantise
+from seedflood.protocol.seedflood.payload import Coefficients, Telling
+from seedflood.training.seedflood.telling import decode_coefficients, quantise
 from seedflood.training.seedflood.trainer import Trainer
 
 RUNS = 12
@@ -198,7 +198,7 @@ def _integers(telling: Telling, told: Told) -> list[int]:
     if isinstance(told, tuple):
         return [told[1]]
     assert isinstance(telling, Coefficients)
-    return decode_coefficients(telling, told)
+    return [int(one) for one in decode_coefficients(telling, told)]
 
 
 def _told(telling: Telling, instead_of: Told, integers: Sequence[float]) -> Told:

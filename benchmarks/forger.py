@@ -16,12 +16,15 @@ from statistics import mean, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import numpy
+
 from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import LOSS_MAX, Told
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, encode_coefficients
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs
 from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.training.shards import equal_shares
 
@@ -53,9 +56,8 @@ class Forger(Trainer):
             size = 0 if self._is_silent else telling.limit
             return LOSS_MAX, drawn.choice((-size, size))
         assert isinstance(telling, Coefficients)
-        exponent = 0 if self._is_silent else telling.exponent_max
-        signs = [drawn.random() < 0.5 for _ in range(telling.values)]
-        return encode_coefficients(telling, [exponent] * len(telling.groups), signs)
+        largest = 0.0 if self._is_silent else telling.reach * 2.0**-telling.unit_bits
+        return quantise(telling, numpy.array(drawn.choices((-largest, largest), k=telling.values)))[0]
 
 
 def run() -> dict[str, Metric]:

@@ -3,6 +3,7 @@
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.opening import Inventory
+from simulation.seedflood.journal import is_cut
 
 
 class Disk:
@@ -42,7 +43,7 @@ class Disk:
         return (one for one in others if one.first_covered <= bundle.last and bundle.first_covered <= one.last)
 
     def cut(self, spans):
-        gone = [one for one in self.replay() if any(map(one.tells_of, spans))]
+        gone = [one for one in self.replay() if is_cut(one, spans)]
         self.bundles = [one for one in self.bundles if one not in gone]
         self.durable = len(self.bundles)
         return gone

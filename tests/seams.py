@@ -5,6 +5,7 @@ from seedflood.host.seedflood.seams import Adopt, Refill, Replay
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
+from simulation.seedflood.journal import is_cut
 
 NAMES = {ClosedWindow: "apply", Measure: "measure", TakeDigest: "digest", SumEpoch: "sum_epoch"}
 """What is noted of a job."""
@@ -86,7 +87,7 @@ class Disk:
 
     def cut(self, spans):
         self._write("cut", list(spans))
-        gone = [one for one in self.kept if any(map(one.tells_of, spans))]
+        gone = [one for one in self.kept if is_cut(one, spans)]
         self.kept = [one for one in self.kept if one not in gone]
         return gone
 

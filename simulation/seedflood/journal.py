@@ -17,6 +17,11 @@ Name = tuple[OriginId, int]
 """(origin, step) of a bundle."""
 
 
+def is_cut(bundle: Bundle, spans: Iterable[Span]) -> bool:
+    """Was a step of one of these spans measured for it?"""
+    return any(bundle.origin == one and bundle.step <= last and bundle.last >= first for one, first, last in spans)
+
+
 class Owner(journal.Owner, Protocol):
     """The host of the disk."""
 
@@ -60,7 +65,7 @@ class MemoryBundleJournal(MemoryJournal):
     def cut(self, spans: Sequence[Span]) -> list[Bundle]:
         self._begin()
         kept = [bundle for bundle in self.bundles.values() if not self._is_covered(bundle)]
-        gone = [one for one in kept if any(map(one.tells_of, spans))]
+        gone = [one for one in kept if is_cut(one, spans)]
         for bundle in gone:
             del self.bundles[bundle.origin, bundle.step]
         self._sync()

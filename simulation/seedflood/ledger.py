@@ -20,9 +20,10 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Telling, decode_coefficients
+from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Telling
 from simulation.seedflood.journal import MemoryBundleJournal
 from simulation.seedflood.optimisers import COEFFICIENTS, OptimizerName, after_steps
+from simulation.seedflood.telling import decode_coefficients
 
 EPOCH_BYTES = 8 * COEFFICIENTS
 """Coefficients of an epoch, before compression."""

@@ -1,12 +1,13 @@
 """The updates that simulated origins publish: any that the run allows, drawn from the seed of the world."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, Told
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, encode_coefficients
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, LOSS_UNIT_BITS, Told
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, encode_loss
 from seedflood.protocol.seedflood.rules import Rules
 
 Tell = Literal["pairs", "coefficients", "rewards"]
@@ -63,3 +64,17 @@ def _draw_gradient(telling: Coefficients, most: int, rng: random.Random, loss: i
     """most: the largest exponent."""
     exponents = [rng.randint(0, most) for _ in telling.groups]
     return encode_coefficients(telling, exponents, [rng.random() < 0.5 for _ in range(telling.values)], loss)
+
+
+def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
+    """All F integers of an admitted payload, by the simplest code. `training/seedflood/telling` must give the same."""
+    bits = (byte >> k & 1 for byte in payload[len(telling.groups) : -LOSS_BYTES] for k in range(8))
+    exponents = [e for e, count in zip(payload, telling.groups, strict=False) for _ in range(count)]
+    return [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
+
+
+def encode_coefficients(telling: Coefficients, exponents: Sequence[int], signs: Sequence[bool], loss: int = 0) -> bytes:
+    """The payload of exponents by group, and of what is positive of the F values. loss: in units of 2^-11."""
+    assert (len(exponents), len(signs)) == (len(telling.groups), telling.values)
+    bits = sum(1 << k for k, is_positive in enumerate(signs) if is_positive)
+    return bytes(exponents) + bits.to_bytes((telling.values + 7) // 8, "little") + encode_loss(loss)

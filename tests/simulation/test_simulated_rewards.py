@@ -10,13 +10,12 @@ from random import Random
 import pytest
 from reference import tiny_replica
 
-from seedflood.protocol.seedflood.payload import decode_coefficients
 from seedflood.training.seedflood import replica as seedflood_replica
 from seedflood.training.seedflood.replica import Replica
 from simulation.seedflood import host, runs
 from simulation.seedflood.ledger import Ledger
 from simulation.seedflood.runs import Plan, simulate
-from simulation.seedflood.telling import Rewards
+from simulation.seedflood.telling import Rewards, decode_coefficients
 
 PLAN = Plan(clients=6, steps=48, refresh_period=12, tell="rewards", optimizer="sgd")
 

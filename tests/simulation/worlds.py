@@ -22,11 +22,11 @@ def run_world(*args, **settings):
     return world
 
 
-def run_to_the_end(world):
+def run_to_the_end(world, seconds_max=3600.0):
     """Healing: everything that is to happen happens; then judges."""
-    world.run()
-    assert find_stuck(world.hosts) == [], f"seed {world.seed}"
-    assert find_violations(world.hosts) == [], f"seed {world.seed}"
+    world.run(seconds_max)
+    assert find_stuck(world.honest) == [], f"seed {world.seed}"
+    assert find_violations(world.honest) == [], f"seed {world.seed}"
 
 
 class Witness:

@@ -127,7 +127,7 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
         view.equivocations,
     )
     yield _gauge("window_step", "First step of the round that is measured or collected.", view.step)
-    yield _gauge("run_steps", "Length of the run in steps.", steps)
+    yield _gauge("run_steps", "Length of the run in steps.", view.steps or steps)
     peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by their status.", labels=["state"])
     for state in get_args(MemberStatus):
         if state != "self":

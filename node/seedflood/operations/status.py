@@ -149,8 +149,9 @@ def describe_line(hub: TelemetryHub | None) -> str:
     """State and step in a few words, for a supervisor."""
     if hub is None or hub.subject.view().phase == LOADING:
         return "loading the model"
-    steps = hub.settings.run.steps
-    return f"{describe_state(hub)}, step {min(hub.subject.view().step, steps)} of {steps}"
+    view = hub.subject.view()
+    steps = view.steps or hub.settings.run.steps
+    return f"{describe_state(hub)}, step {min(view.step, steps)} of {steps}"
 
 
 def describe(hub: TelemetryHub) -> dict[str, Any]:

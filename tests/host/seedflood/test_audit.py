@@ -18,7 +18,8 @@ from seedflood.host.seedflood.audit import (
     judge,
     residual,
 )
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, encode_coefficients
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs
+from simulation.seedflood.telling import encode_coefficients
 
 SLOPES = {"float32": 1e-6, "bfloat16": 0.63}
 """Errors of slopes, to what is usual."""

@@ -9,9 +9,10 @@ from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.seedflood.epochs import digest_of
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX, LOSS_BYTES, SCALAR_MAX, Updates
 from seedflood.protocol.seedflood.outputs import Measured
-from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs, encode_coefficients
+from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs
 from seedflood.protocol.swarm import messages
 from seedflood.protocol.swarm.messages import Members
+from simulation.seedflood.telling import encode_coefficients
 
 
 def refused(node, peer, *bundles):

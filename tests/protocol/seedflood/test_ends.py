@@ -16,6 +16,7 @@ from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.roster import Cut, Entry, Roster
+from simulation.seedflood.journal import is_cut
 
 OPERATOR = hashlib.sha256(b"operator").digest()
 STEPS = 12
@@ -51,7 +52,7 @@ class Desk:
         out = self.node.collect()
         self.journal |= {bundle for bundle in out.bundles if bundle.origin == C.id}
         for origin, spans in out.cut:
-            gone = [one for one in sorted(self.journal) if any(map(one.tells_of, spans))]
+            gone = [one for one in sorted(self.journal) if is_cut(one, spans)]
             self.journal -= set(gone)
             self.node.answer(CutOff(origin, gone), 0.0)
         return out

@@ -8,9 +8,8 @@ from seedflood.protocol.seedflood.payload import (
     PAIRS,
     Coefficients,
     Pairs,
-    decode_coefficients,
-    encode_coefficients,
 )
+from simulation.seedflood.telling import decode_coefficients, encode_coefficients
 
 tellings = st.builds(Coefficients, groups=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple))
 

@@ -9,9 +9,9 @@ from reference import assert_weights_close, distinct_parameters, permuted, some_
 
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import Update
-from seedflood.protocol.seedflood.payload import decode_coefficients
 from seedflood.training.seedflood.control import HALVINGS_MAX
 from seedflood.training.seedflood.telling import quantise
+from simulation.seedflood.telling import decode_coefficients
 
 STEPS, CLIENTS = 24, 2
 """Of an epoch of ten steps each."""

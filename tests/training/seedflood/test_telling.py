@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from reference import tiny_replica
 
 from seedflood.config import RunSettings
-from seedflood.protocol.seedflood import payload as protocol
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.subspace import Slot, Subspace
 from seedflood.training.seedflood.telling import Reader, decode_coefficients, quantise, tell, telling_of
+from simulation.seedflood import telling as telling_by_hand
 
 SLOTS = (16, 4, 1, 9)
 
@@ -48,8 +48,8 @@ def test_payloads_are_read_as_the_protocol_reads_them(data):
     telling = Coefficients(SLOTS, 22)
     exponents = data.draw(st.lists(st.integers(0, telling.exponent_max), min_size=len(SLOTS), max_size=len(SLOTS)))
     signs = data.draw(st.lists(st.booleans(), min_size=sum(SLOTS), max_size=sum(SLOTS)))
-    told = protocol.encode_coefficients(telling, exponents, signs)
-    assert decode_coefficients(telling, told).tolist() == protocol.decode_coefficients(telling, told)
+    told = telling_by_hand.encode_coefficients(telling, exponents, signs)
+    assert decode_coefficients(telling, told).tolist() == telling_by_hand.decode_coefficients(telling, told)
 
 
 def test_what_is_too_large_is_cut_off_and_flagged():
@@ -94,7 +94,7 @@ def test_nothing_of_a_gradient_is_told_beyond_the_clip_of_the_run():
     told = told_of(replica, numpy.full(replica.subspace.size, 5.0))
     assert told.is_clipped
     assert replica.telling.admits([told.told])
-    largest = max(map(abs, protocol.decode_coefficients(replica.telling, told.told)))
+    largest = max(map(abs, telling_by_hand.decode_coefficients(replica.telling, told.told)))
     assert 0.005 < largest * 2.0**-replica.telling.unit_bits <= 0.01
 
 

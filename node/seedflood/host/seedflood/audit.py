@@ -33,9 +33,12 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
+import numpy
+
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Told
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, decode_coefficients
+from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling
+from seedflood.training.seedflood.telling import Integers, decode_coefficients
 
 THRESHOLD = 15.0
 EVIDENCE_MAX, INEXACT_EVIDENCE_MAX = 8.0, 4.0
@@ -174,12 +177,11 @@ def residual(telling: Telling, step: int, told: Told, again: Told, usual: float)
     assert isinstance(again, bytes)
     theirs, ours = decode_coefficients(telling, told), decode_coefficients(telling, again)
     unit = max(1.0, usual, _norm(ours))  # half precision errs by as much if a gradient is small
-    distance = _norm([one - other for one, other in zip(theirs, ours, strict=True)])
-    return Residual(step, distance / unit, 1.0, is_distance=True)
+    return Residual(step, _norm(theirs - ours) / unit, 1.0, is_distance=True)
 
 
-def _norm(integers: Sequence[int]) -> float:
-    return math.sqrt(sum(one * one for one in integers))
+def _norm(integers: Integers) -> float:
+    return float(numpy.linalg.norm(integers.astype(numpy.float64)))
 
 
 def judge(residuals: Sequence[Residual]) -> Verdict | None:

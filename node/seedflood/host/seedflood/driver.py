@@ -39,9 +39,6 @@ from seedflood.protocol.seedflood.outputs import (
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
 from seedflood.protocol.swarm.outputs import Event
 
-Said = Members | Equivocation | ClosedEpoch | Updates | Standing
-"""What an answer to a pull consists of."""
-
 ANSWER_BUNDLES = 256
 """How many bundles are read at once for a neighbour, 22 KB on the wire. Live frames are sent in between."""
 

@@ -111,11 +111,6 @@ class Bundle(NamedTuple):
         is_apart = self.origin != other.origin or self.last < other.first_covered or other.last < self.first_covered
         return self != other and not is_apart
 
-    def tells_of(self, span: Span) -> bool:
-        """Was one of these steps measured for it?"""
-        origin, first, last = span
-        return self.origin == origin and self.step <= last and self.last >= first
-
     def updates(self) -> list[Update]:
         return [Update(self.origin, step, told) for step, told in enumerate(self.probes, self.step)]
 

@@ -88,20 +88,6 @@ Telling = Pairs | Coefficients
 PAIRS = Pairs()
 
 
-def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
-    """All F integers of an admitted payload, by the simplest code: faster decoders must give the same."""
-    bits = (byte >> k & 1 for byte in payload[len(telling.groups) : -LOSS_BYTES] for k in range(8))
-    exponents = [e for e, count in zip(payload, telling.groups, strict=False) for _ in range(count)]
-    return [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
-
-
-def encode_coefficients(telling: Coefficients, exponents: Sequence[int], signs: Sequence[bool], loss: int = 0) -> bytes:
-    """The payload of exponents by group, and of what is positive of the F values. loss: in units of 2^-11."""
-    assert (len(exponents), len(signs)) == (len(telling.groups), telling.values)
-    bits = sum(1 << k for k, is_positive in enumerate(signs) if is_positive)
-    return bytes(exponents) + bits.to_bytes((telling.values + 7) // 8, "little") + encode_loss(loss)
-
-
 def encode_loss(loss: int) -> bytes:
     """The end of a payload. loss: in units of 2^-11."""
     return loss.to_bytes(LOSS_BYTES, "little")

@@ -79,7 +79,7 @@ def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tupl
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
-    """All F integers of an admitted payload: equal to `payload.decode_coefficients`, by numpy."""
+    """All F integers of an admitted payload."""
     groups = len(telling.groups)
     exponent_K = numpy.frombuffer(payload, numpy.uint8, groups).astype(numpy.int64)
     bits = numpy.frombuffer(payload[groups:-LOSS_BYTES], numpy.uint8)
