@@ -49,7 +49,8 @@ MEMBERS = 24
 """How many keys of attackers the roster lists. Each attack has a fresh one."""
 
 LATE_SECONDS_MAX = 0.25
-"""How late 97 of 100 looks at a loop may be. On two busy cores they were late by 25 to 50 ms."""
+"""How late 97 of 100 looks at a loop may be, or twice as much as in peace. On two busy cores they were late by 25 to 50
+ms."""
 
 MEMORY_BYTES_MAX = 256 << 20
 """A thousand connections of TLS took 76 to 107 MiB. 128 requests that are never finished would take 500."""
@@ -75,7 +76,7 @@ class Operator:
 
 
 class Swarm:
-    """hosts: the first one is attacked. memory: of all in peace."""
+    """hosts: the first one is attacked. memory, lateness: of all in peace."""
 
     def __init__(self, hosts: list[Host], operator: Operator, members: list[Ed25519PrivateKey]) -> None:
         self.hosts = hosts
@@ -85,8 +86,8 @@ class Swarm:
         watch = Watch(hosts)
         for host in hosts:
             host.wait_for("progress", step=host.step + 50)
-        watch.finish()
-        self.memory = watch.memory
+        _, lateness = watch.finish()
+        self.memory, self.lateness = watch.memory, max(lateness)
         self._facts = facts_of(hosts[0]) | {
             "elsewhere": hosts[1].settings.node.listen,
             "another": _seed((hosts[2].settings.node.state / KEY_FILE).read_bytes()),
@@ -144,7 +145,7 @@ class Swarm:
         report["windows"] = [now.step - before.step for now, before in zip(after, watch.before, strict=True)]
         print(json.dumps(report), file=sys.stderr)
         assert all(one.is_ready for one in after), report
-        assert max(lateness) <= LATE_SECONDS_MAX, report
+        assert max(lateness) <= max(LATE_SECONDS_MAX, 2 * self.lateness), report
         assert max(grown) <= MEMORY_BYTES_MAX, report
         assert max(files) <= FILES_MAX, report
         return said, watch.before[0], after[0]

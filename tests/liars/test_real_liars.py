@@ -6,7 +6,8 @@ windows close.
 
 Lateness needs a machine that is not late by itself, so the same daemons are first watched in peace. Where none of their
 looks at the loop was late by more than 50 ms then, and the machine has a core for everybody, none may be late by more
-than 100 ms beside a liar; on a busy one, where it is not the liar who makes them late, three in a hundred may.
+than 100 ms beside a liar; on a busy one, where it is not the liar who makes them late, three in a hundred may, and the
+others by twice as much as in peace, if that is more.
 """
 
 import json
@@ -98,7 +99,7 @@ def test_whatever_a_member_does_the_honest_go_on(swarm: Swarm, kind: str) -> Non
     assert said["frames" if kind == "halves" else "links"], f"the liar could not even begin: {said}"
     assert min(windows) >= WINDOWS_MIN, report
     assert max(grown) <= MEMORY_BYTES_MAX, report
-    assert max(lateness) <= LATE_SECONDS_MAX, report
+    assert max(lateness) <= (LATE_SECONDS_MAX if is_quiet else max(LATE_SECONDS_MAX, 2 * swarm.lateness)), report
 
 
 def test_afterwards_all_are_ready_and_agree(swarm: Swarm) -> None:
