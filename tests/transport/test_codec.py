@@ -117,10 +117,24 @@ def rosters(draw: st.DrawFn) -> Roster:
     return Roster(draw(st.integers(1, SERIAL_MAX)), tuple(entries), draw(signatures))
 
 
+said = st.just((3, EpochDigest(bytes(32), bytes(32)))) | st.tuples(steps, st.builds(EpochDigest, digests, digests))
 votes = st.lists(
-    st.builds(Vote, st.integers(0, 2**64 - 1), steps, st.builds(EpochDigest, digests, digests), signatures, steps),
-    max_size=3,
+    st.tuples(u64, said, signatures, steps).map(lambda vote: Vote(vote[0], *vote[1], *vote[2:])), max_size=5
 ).map(tuple)
+
+
+def votes_frame(**columns: object) -> pb.Votes:
+    """Of two hosts."""
+    digests = bytes(64 * len(columns["epochs"]))
+    return pb.Votes(origins=[1, 2], digests=digests, signatures=bytes(128), **columns)
+
+
+def test_votes_that_say_the_same_say_it_once() -> None:
+    some = [Vote(origin, 7, EpochDigest(bytes(32), bytes(32)), bytes(64)) for origin in range(100)]
+    other = Vote(100, 7, EpochDigest(bytes(32), b"\1" * 32), bytes(64))
+    assert sum(map(len, encode(Votes((*some, other))))) < 100 * (64 + 8) + 300
+
+
 finite = st.floats(allow_nan=False, allow_infinity=False)
 answer_parts = st.one_of(
     st.sampled_from([probes, st.binary(min_size=1, max_size=50)]).flatmap(batches),
@@ -279,6 +293,10 @@ def test_the_right_columns_are_accepted() -> None:
         (member_frame(signature=b""), "limit"),
         (member_frame(algorithm=bytes(ALGORITHM_BYTES_MAX + 1)), "limit"),
         (wire(votes=pb.Votes(origins=[1])), "columns"),
+        (wire(votes=votes_frame(epochs=[1], counts=[1])), "columns"),
+        (wire(votes=votes_frame(epochs=[1], counts=[3])), "columns"),
+        (wire(votes=votes_frame(epochs=[1, 2], counts=[2, 0])), "columns"),
+        (wire(votes=votes_frame(epochs=[1], counts=[2], serials=[1])), "columns"),
         (wire(block_digests=pb.BlockDigests(origins=[1])), "columns"),
         (wire(block_digests=pb.BlockDigests(fingerprints=bytes(17))), "columns"),
         (wire(block_digests=pb.BlockDigests(origins=[1] * 4097)), "limit"),

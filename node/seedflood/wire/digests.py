@@ -1,6 +1,7 @@
 """What finds and proves lies: votes, digests of blocks, and proofs of equivocation."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.contents import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES
@@ -18,10 +19,12 @@ DIGEST_BYTES = 32
 
 
 def votes_to_wire(votes: Sequence[Vote]) -> pb.Votes:
+    said = [(one, len(list(same))) for one, same in groupby(votes, lambda vote: (vote.epoch, vote.digests))]
     return pb.Votes(
         origins=[vote.origin for vote in votes],
-        epochs=[vote.epoch for vote in votes],
-        digests=b"".join(digest for vote in votes for digest in vote.digests),
+        epochs=[epoch for (epoch, _), _ in said],
+        digests=b"".join(digest for (_, digests), _ in said for digest in digests),
+        counts=[count for _, count in said] if len(said) < len(votes) else (),
         signatures=b"".join(vote.signature for vote in votes),
         serials=[vote.serial for vote in votes] if any(vote.serial for vote in votes) else (),
     )
@@ -30,16 +33,17 @@ def votes_to_wire(votes: Sequence[Vote]) -> pb.Votes:
 def votes_from_wire(wire: pb.Votes) -> tuple[Vote, ...]:
     count, two = len(wire.origins), 2 * DIGEST_BYTES
     check(count <= VOTES_MAX, f"more than {VOTES_MAX} votes")
-    serials = wire.serials or [0] * count
-    is_even = len(wire.epochs) == len(serials) == count and len(wire.digests) == two * count
-    check(
-        is_even and len(wire.signatures) == SIGNATURE_BYTES * count, "the columns of votes differ in length", "columns"
-    )
+    serials, counts = wire.serials or [0] * count, wire.counts or [1] * count
+    is_even = len(wire.epochs) == len(counts) and len(wire.digests) == two * len(counts) and sum(counts) == count
+    is_signed = len(wire.signatures) == SIGNATURE_BYTES * count and len(serials) == count
+    check(is_even and is_signed and 0 not in counts, "the columns of votes differ in length", "columns")
     check(all(one <= STEP_MAX for one in (*wire.epochs, *serials)), f"an epoch or a serial is beyond {STEP_MAX}")
-    halves = [wire.digests[k : k + DIGEST_BYTES] for k in range(0, two * count, DIGEST_BYTES)]
+    halves = [wire.digests[k : k + DIGEST_BYTES] for k in range(0, two * len(counts), DIGEST_BYTES)]
     signatures = [wire.signatures[k : k + SIGNATURE_BYTES] for k in range(0, SIGNATURE_BYTES * count, SIGNATURE_BYTES)]
-    digests = map(EpochDigest, halves[::2], halves[1::2])
-    return tuple(map(Vote, wire.origins, wire.epochs, digests, signatures, serials))
+    said = zip(wire.epochs, map(EpochDigest, halves[::2], halves[1::2]), strict=True)
+    each = [one for one, votes in zip(said, counts, strict=True) for _ in range(votes)]
+    columns = zip(wire.origins, each, signatures, serials, strict=True)
+    return tuple(Vote(origin, *what, signature, serial) for origin, what, signature, serial in columns)
 
 
 def block_digests_to_wire(blocks: Sequence[tuple[int, int, int, int, bytes]]) -> pb.BlockDigests:

@@ -223,18 +223,20 @@ class EpochPart(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., certificate: _Optional[_Union[Votes, _Mapping]] = ...) -> None: ...
 
 class Votes(_message.Message):
-    __slots__ = ("origins", "epochs", "digests", "signatures", "serials")
+    __slots__ = ("origins", "epochs", "digests", "signatures", "serials", "counts")
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     DIGESTS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
     SERIALS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     origins: _containers.RepeatedScalarFieldContainer[int]
     epochs: _containers.RepeatedScalarFieldContainer[int]
     digests: bytes
     signatures: bytes
     serials: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, origins: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., digests: _Optional[bytes] = ..., signatures: _Optional[bytes] = ..., serials: _Optional[_Iterable[int]] = ...) -> None: ...
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., digests: _Optional[bytes] = ..., signatures: _Optional[bytes] = ..., serials: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class BlockDigests(_message.Message):
     __slots__ = ("origins", "epochs", "numbers", "counts", "fingerprints")

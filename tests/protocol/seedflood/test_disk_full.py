@@ -117,7 +117,9 @@ def test_windows_go_on_closing_and_nothing_is_measured(full):
 
 def test_what_was_being_measured_is_published_when_there_is_space(host):
     host.seams.disk.is_full = True
-    host.driver.disconnected(C.id, "gone")  # we state it: the first thing that must reach the disk
+    host.driver.disconnected(C.id, "gone")
+    host.now = 3.0
+    host.driver.tick()  # we state it: the first thing that must reach the disk
     host.publish()
     assert host.node.frontier.mark(A.id) == 0
     host.free()
@@ -171,7 +173,9 @@ def test_who_leaves_with_a_full_disk_says_so_when_there_is_space_and_is_down_unt
         sent = [one for _, _, messages in host.seams.take("send") for one in messages if isinstance(one, Members)]
         return [member for one in sent for member in one.members if member.origin == A.id and member.has_left]
 
-    host.driver.disconnected(C.id, "gone")  # we state our neighbours, and keep that
+    host.driver.disconnected(C.id, "gone")
+    host.now = 3.0
+    host.driver.tick()  # we state our neighbours, and keep that
     host.fill()
     host.driver.leave()
     assert not goodbyes()

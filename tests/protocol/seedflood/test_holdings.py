@@ -21,6 +21,7 @@ from origins import A, B, C, D, certified, epoch, standing
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood import holdings
+from seedflood.protocol.seedflood.algorithm import GATHER_SECONDS
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, Equivocation, FrontierDigest, Votes
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
 from seedflood.protocol.seedflood.outputs import CutOff, Measure, Rebuild, SumEpoch
@@ -258,6 +259,23 @@ def test_votes_are_passed_on_once_and_forged_ones_are_the_fault_of_who_sends_the
         node.received(B.id, Votes((C.vote(FIRST)._replace(signature=bytes(64)),)), 0.0)
     with pytest.raises(PeerError, match="signature"):
         node.received(B.id, Votes((C.vote(FIRST)._replace(epoch=1),)), 0.0)
+
+
+def test_votes_that_come_within_a_moment_are_passed_on_together_and_not_to_those_who_have_told_them():
+    node = linked(B, C, D, clients=4, refresh_period=PERIOD)
+    tick(node, 2.0)
+    told, other = B.vote(FIRST), C.vote(FIRST)
+    assert hear(node, B, Votes((told,)), 2.1).send == []
+    assert hear(node, C, Votes((told, other)), 2.2).send == []
+    at = node.next_tick(2.2)
+    assert 2.2 < at <= 2.1 + GATHER_SECONDS
+    out = tick(node, at)
+    assert {peer.name: sent(out, peer, Votes) for peer in (B, C, D)} == {
+        "bob": [Votes((other,))],
+        "cyd": [],
+        "dan": [Votes((told, other))],
+    }
+    assert node.next_tick(at) == 4.0
 
 
 def test_who_votes_twice_is_told_of_and_its_first_vote_stays():

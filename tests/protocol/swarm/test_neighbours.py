@@ -1,5 +1,6 @@
 from origins import A, B, C, D
 
+from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import Members
 from seedflood.protocol.swarm.neighbours import Neighbours
 
@@ -51,3 +52,49 @@ def test_nothing_is_queued_for_a_neighbour_that_is_gone():
     assert list(queued(neighbours)) == [C.id]
     assert B.id not in neighbours
     assert len(neighbours) == 1
+
+
+def test_what_a_neighbour_tells_us_it_is_not_told():
+    neighbours = linked(B, C)
+    neighbours.spread(D.member(version=2))
+    neighbours.hear(B.id, D.member(version=1))
+    neighbours.hear(C.id, D.member(version=2))
+    assert queued(neighbours) == {B.id: Members((D.member(version=2),))}
+
+
+def test_a_newer_statement_stands_instead_of_those_that_wait():
+    neighbours = linked(B)
+    neighbours.spread(D.member(version=0, first_step=STEP_MAX))
+    neighbours.spread(D.member(version=1))
+    neighbours.spread(D.member(version=2))
+    assert queued(neighbours) == {B.id: Members((D.member(version=2),))}
+
+
+def test_a_statement_without_steps_does_not_stand_instead_of_a_last_word():
+    neighbours = linked(B)
+    neighbours.spread(D.member(version=1))
+    neighbours.spread(D.member(version=2, first_step=STEP_MAX))
+    assert queued(neighbours) == {B.id: Members((D.member(version=1), D.member(version=2, first_step=STEP_MAX)))}
+
+
+def test_statements_wait_until_one_of_them_is_urgent():
+    neighbours = linked(B)
+    neighbours.spread(C.member())
+    assert neighbours.take(B.id, is_urgent=True) is None
+    neighbours.spread(A.member(), is_urgent=True)
+    assert neighbours.take(B.id, is_urgent=True) == Members((C.member(), A.member()))
+
+
+def test_nothing_is_urgent_about_nothing():
+    neighbours = linked(B)
+    neighbours.offer(B.id, [])
+    neighbours.spread(C.member())
+    assert neighbours.take(B.id, is_urgent=True) is None
+
+
+def test_news_is_gathered_for_all_but_those_who_have_told_it():
+    neighbours = linked(B, C, D)
+    neighbours.gather([1, 2], source=B.id)
+    neighbours.gather([2, 3])
+    neighbours.hear_gathered(C.id, [2, 9])
+    assert [neighbours.take_gathered(peer.id) for peer in (B, C, D, B)] == [[2, 3], [1, 3], [1, 2, 3], []]

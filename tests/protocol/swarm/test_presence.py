@@ -3,6 +3,8 @@ from nodes import end_pulls, events, hear, linked, publish, sent, started, tick,
 from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.algorithm import GATHER_SECONDS
+from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.swarm.delays import HOP_SECONDS_MIN
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MIN
 from seedflood.protocol.swarm.membership import Membership
@@ -20,7 +22,7 @@ def last_said(out):
 def test_our_statements_are_signed_durable_and_flooded():
     node = linked(B)
     node.connected(C.id, C.hello(), 0.0)
-    out = node.collect()
+    out = tick(node, 2.0)
     said = last_said(out)
     assert said.signature == A.sign(said.signed_bytes(make_rules().run_id))
     assert said.neighbours == tuple(sorted((B.id, C.id)))
@@ -31,7 +33,33 @@ def test_our_statements_are_signed_durable_and_flooded():
 def test_a_link_that_breaks_is_stated():
     node = linked(B, C)
     node.disconnected(C.id, 1.0)
-    assert last_said(node.collect()).neighbours == (B.id,)
+    assert last_said(tick(node, 2.0)).neighbours == (B.id,)
+
+
+def test_a_link_that_comes_back_before_we_compare_is_not_stated_again():
+    node = linked(B, C)
+    tick(node, 2.0)
+    node.disconnected(C.id, 3.0)
+    node.connected(C.id, C.hello(incarnation=1), 3.5)
+    assert tick(node, 4.0).members == []
+
+
+def test_who_hears_an_update_of_ours_for_the_first_time_is_named_before():
+    node = linked(B)
+    node.connected(C.id, C.hello(), 0.0)
+    assert node.collect().members == [C.member()]
+    out = publish(node)
+    assert last_said(out).neighbours == tuple(sorted((B.id, C.id)))
+    first, *rest = [message for peer, message in out.send if peer == C.id]
+    assert (type(first), [type(one) for one in rest]) == (Members, [Updates])
+    assert last_said(out) in first.members
+
+
+def test_once_we_have_published_a_new_neighbour_is_named_before_it_can_ask_for_that():
+    node = linked(B)
+    publish(node)
+    node.connected(C.id, C.hello(), 0.0)
+    assert last_said(node.collect()).neighbours == tuple(sorted((B.id, C.id)))
 
 
 def test_a_link_that_is_known_is_not_stated_again():
@@ -45,7 +73,7 @@ def test_a_statement_names_no_more_neighbours_than_anyone_accepts():
     node = started(clients=2)
     for other in others:
         node.connected(other.id, other.hello(), 0.0)
-    said = last_said(node.collect())
+    said = last_said(tick(node, 2.0))
     assert len(said.neighbours) == NEIGHBOURS_MAX
     assert list(said.neighbours) == sorted(said.neighbours)
 
@@ -71,6 +99,28 @@ def test_a_slow_hop_is_stated():
 def test_what_a_past_life_measured_is_not_taken_back():
     node = started(members=[A.member(hop_milliseconds=64)], journal=[A.bundle(0)], incarnation=2)
     assert node.membership.get(A.id).hop_milliseconds == 64
+
+
+def test_statements_of_others_wait_a_moment_and_go_before_anything_else():
+    node = linked(B, C)
+    tick(node, 2.0)
+    news = D.member(incarnation=5)
+    assert hear(node, B, Members((news,)), 2.1).send == []
+    at = node.next_tick(2.1)
+    assert 2.1 < at <= 2.1 + GATHER_SECONDS
+    assert tick(node, at).send == [(C.id, Members((news,)))]
+    assert hear(node, B, Members((D.member(incarnation=6),)), 2.6).send == []
+    out = hear(node, B, B.updates(0), 2.61)
+    assert [type(message) for _, message in out.send] == [Members, Updates]
+
+
+def test_who_leaves_takes_no_news_of_others_with_it():
+    node = linked(B, C)
+    tick(node, 2.0)
+    hear(node, B, Members((D.member(incarnation=5),)), 2.1)
+    node.leave(2.11)
+    (said,) = sent(node.collect(), C, Members)
+    assert [member.origin for member in said.members] == [D.id, A.id]
 
 
 # What we hear of ourselves

@@ -203,10 +203,12 @@ class Gasloc(Algorithm):
         self._presence.leave(min(self.step, self._rules.steps - 1) - 1)  # `_checkpointed` states that we have ended
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        self._presence.declare_neighbours()  # who is matched with whom depends on it
         self.talk.connected(peer, now)
 
     def disconnected(self, peer: OriginId) -> None:
         self.talk.disconnected(peer)
+        self._presence.declare_neighbours()
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         self.talk.received(peer, message, now)

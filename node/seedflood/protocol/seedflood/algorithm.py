@@ -17,7 +17,7 @@ from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Updates
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Updates, Votes
 from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.outputs import (
     Answer,
@@ -47,6 +47,10 @@ from seedflood.protocol.view import Blocker, View
 STOP_KEY = b"stop"
 """Of the record of where a run ended early."""
 
+GATHER_SECONDS = 0.25
+"""How long statements and votes of others wait at most. Nobody waits for them who is not told at once: they go before
+any update. It is long beside a hop, so that a neighbour has mostly told us what we would tell it."""
+
 STOPPED = "the hosts lose no less than in the best epoch: the run ends with its best state"
 
 
@@ -54,6 +58,7 @@ class SeedFlood(Algorithm):
     """SeedFlood on one node. step: the first step of the round that is measured now, or was measured last."""
 
     step = 0
+    gather_seconds = GATHER_SECONDS
 
     def __init__(
         self,
@@ -166,6 +171,8 @@ class SeedFlood(Algorithm):
         self.exchange.watch.take(self.applied, self._outbox)
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
+        if self.frontier.last(self.origin) >= 0 or self.holdings.certificates.ours():
+            self._presence.declare_new_neighbours()
         self.exchange.connected(peer, hello.frontier, now)
 
     def disconnected(self, peer: OriginId) -> None:
@@ -203,6 +210,7 @@ class SeedFlood(Algorithm):
         last_own = self.frontier.last(self.origin)
         if not self.frontier.holds(self.origin, step):  # else what a past life said turned up meanwhile: it stands
             assert self.rules.telling.admits(probes), "we tell what every relay refuses"
+            self._presence.declare_new_neighbours()
             is_strict = self.rules.window == "strict"  # then others wait for every step
             since = self.frontier.mark(self.origin) if is_strict else max(last_own + 1, self._catchup.said_before)
             bundle = Bundle(self.origin, step, tuple(probes), skipped=step - since)
@@ -235,6 +243,9 @@ class SeedFlood(Algorithm):
 
     def queued(self, peer: OriginId) -> Iterable[Updates]:
         return self.flood.take(peer)
+
+    def gathered(self, peer: OriginId) -> Iterable[Votes]:
+        return self.exchange.voting.gathered(peer)
 
     def wake_at(self, now: float) -> float:
         times = [self.ending.wake_at(now)]

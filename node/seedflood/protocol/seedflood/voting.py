@@ -1,4 +1,5 @@
 """Voting on the sums of epochs: our votes are cast and kept, those of others checked and passed on (`certificates`).
+Nobody is in a hurry for a vote, and all hosts vote at about the same time, so votes are gathered (`Neighbours.gather`).
 
 A host whose vote for the same steps says another sum has another replica than we, or lies. So if as many others as not
 say another sum than ours, we doubt our replica. Who says another sum than the certificate is named. Of an epoch that is
@@ -6,7 +7,7 @@ not compacted for long the log tells why, and for whom it waits.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
@@ -73,11 +74,12 @@ class Voting:
         ours, self._is_changed = self._presence.ours, True
         serial = self._certificates.serial_for(closed.epoch)
         if self._certificates.ours_on(closed.epoch) is None and serial is not None:
+            self._presence.declare_new_neighbours()
             vote = Vote(ours.origin, closed.epoch, digests, serial=serial)
             vote = vote._replace(signature=self._presence.sign(vote.signed_bytes(self._run_id, ours.public_key)))
             self._certificates.take(vote)
             self._keep()
-            self._spread([vote])
+            self._presence.neighbours.gather([vote])
         self._compare(closed.epoch, now)
 
     def receive(self, peer: OriginId, votes: Iterable[Vote], now: float) -> None:
@@ -86,6 +88,7 @@ class Voting:
         certificates, ours = self._certificates, self._presence.ours.origin
         news = []
         votes = tuple(votes)
+        self._presence.neighbours.hear_gathered(peer, votes)
         for vote in votes:
             if certificates.is_news(vote) and self._admission.admits_vote(vote):
                 news.append(vote)
@@ -96,13 +99,19 @@ class Voting:
             self._keep()
         if news:
             self._is_changed = True
-            self._spread(news, peer)
+            self._presence.neighbours.gather(news, peer)
         elif all(vote.origin == peer for vote in votes):
             known = [vote for epoch in {vote.epoch for vote in votes} for vote in certificates.votes_on(epoch)]
             if known:
                 self._outbox.send(peer, Votes(tuple(known)))
         for epoch in sorted({vote.epoch for vote in news}):
             self._compare(epoch, now)
+
+    def gathered(self, peer: OriginId) -> Iterator[Votes]:
+        """Takes the votes that are to be passed on to a neighbour; those that say the same stand together."""
+        votes: list[Vote] = self._presence.neighbours.take_gathered(peer)
+        if votes:
+            yield Votes(tuple(sorted(votes, key=lambda vote: (vote.epoch, vote.digests))))
 
     def review(self) -> list[ClosedEpoch]:
         """Called when votes or members have changed. Returns the sums that may take the place of bundles now."""
@@ -140,7 +149,8 @@ class Voting:
         elif waiting and now >= self._ask_at:
             self._pause = min(2 * self._pause, ASK_SECONDS_MAX)
             self._ask_at = now + self._pause
-            self._spread(filter(None, map(self._certificates.ours_on, waiting)))
+            message = Votes(tuple(filter(None, map(self._certificates.ours_on, waiting))))
+            self._outbox.outputs.send += [(peer, message) for peer in self._presence.neighbours]
 
     def tell_overdue(self, step: int, now: float, lacking: Callable[[int], Iterable[OriginId]]) -> None:
         """Once per comparison period: says why an epoch stays as bundles, once for each. lacking: returns of whom an
@@ -172,10 +182,6 @@ class Voting:
         same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)} | {self._presence.ours.origin}
         if others and len(others) >= len(same):
             self._watch.doubt(others, self._presence.membership.name(others[0]), self._outbox)
-
-    def _spread(self, votes: Iterable[Vote], source: OriginId | None = None) -> None:
-        message = Votes(tuple(votes))
-        self._outbox.outputs.send += [(peer, message) for peer in self._presence.neighbours if peer != source]
 
     def _keep(self) -> None:
         """Our votes are to be on the disk before anyone hears them."""

@@ -124,3 +124,11 @@ class Algorithm(ABC):
     def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
         """Takes the messages that are to be flooded to this neighbour."""
         return ()
+
+    gather_seconds = 0.0
+    """How long news of others may wait at most, so that many are passed on together: statements, and what `gathered`
+    takes."""
+
+    def gathered(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
+        """Takes as messages what was gathered for this neighbour (`Neighbours.gather`)."""
+        return ()

@@ -104,7 +104,7 @@ class Hello:
     member: Member
     members: tuple[Member, ...] = ()
     frontier: tuple[Held, ...] = ()
-    protocol_version: int = 5
+    protocol_version: int = 6
     roster: Roster | None = None
     form: bytes = b""
 

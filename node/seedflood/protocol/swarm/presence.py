@@ -1,8 +1,9 @@
 """Who is there: what we know of all origins, and what we state of ourselves.
 
-Statements of others are believed, kept and passed on. We make a new statement whenever something in it changes: our
-neighbours, the steps that we take part in, how slow a hop is, what the algorithm states. Silence is judged here as
-well, as windows see it.
+Statements of others are believed, kept and passed on. We make a new statement when something in it changes: the steps
+that we take part in, what the algorithm states, and, once per comparison period, our neighbours and how slow a hop is.
+Every statement goes to everyone, so at the start of a run one for each link was most of what hosts sent. Who must know
+of a link at once has its algorithm state it. Silence is judged here as well, as windows see it.
 """
 
 from collections.abc import Iterable
@@ -97,13 +98,13 @@ class Presence:
 
     def declare(self, **changes: Any) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
-        changes["neighbours"] = self._neighbours()
+        changes = {"hop_milliseconds": self._hop_milliseconds(), **changes, "neighbours": self._neighbours()}
         changes["algorithm"] = state = self.algorithm.state()
         assert len(state) <= ALGORITHM_BYTES_MAX, "an algorithm states more than anyone takes"
         member = self._statement.say(self.membership.get(self.ours.origin), **changes)
         self._keep(member)
         self._outbox.outputs.is_durable = True
-        self.neighbours.spread(member)
+        self.neighbours.spread(member, is_urgent=True)
 
     def go_on(self, past: Member) -> None:
         """Says that we are here again, as we were."""
@@ -128,13 +129,20 @@ class Presence:
             self.declare(last_step=last_step)
 
     def declare_neighbours(self) -> None:
-        """A link has come or gone: states our neighbours again."""
+        """States our neighbours again if a link has come or gone."""
         if self._neighbours() != self.ours.neighbours:
+            self.declare()
+
+    def declare_new_neighbours(self) -> None:
+        """States our neighbours if there is one that our statement does not name: before it hears what we say for the
+        first time, and must hear again if we forget it. Else `look_around` is soon enough."""
+        if not set(self._neighbours()) <= set(self.ours.neighbours):
             self.declare()
 
     def believe(self, members: Iterable[Member], source: OriginId) -> None:
         """Takes statements whose signatures were checked."""
         for member in members:
+            self.neighbours.hear(source, member)
             if self.membership.is_taken(member) or self.admission.gate.objection(member) is not None:
                 continue
             if member.origin == self.ours.origin:
@@ -150,14 +158,14 @@ class Presence:
             self._outbox.tell("member heard again", member=self.membership.name(origin), step=last_step)
 
     def look_around(self, now: float) -> None:
-        """Once per comparison period: suspects who has fallen silent, and states our hop delay if it has changed
-        much."""
+        """Once per comparison period: suspects who has fallen silent, and states our neighbours again if they have
+        changed, and our hop delay if it has changed much."""
         for origin in self.liveness.review(now, self.bound_seconds):
             self.changed.add(origin)
             self._outbox.tell("member silent", "warning", member=self.membership.name(origin))
-        said = self.ours.hop_milliseconds
-        if (milliseconds := self.delays.milliseconds_to_say(said)) != said:
-            self.declare(hop_milliseconds=milliseconds)
+        said = self.ours
+        if (self._neighbours(), self._hop_milliseconds()) != (said.neighbours, said.hop_milliseconds):
+            self.declare()
 
     def ping(self, peer: OriginId, now: float) -> None:
         self.delays.ping(peer, now)
@@ -172,6 +180,9 @@ class Presence:
     def _neighbours(self) -> tuple[OriginId, ...]:
         """Our neighbours. No node accepts a statement with more than NEIGHBOURS_MAX."""
         return tuple(sorted(self.neighbours)[:NEIGHBOURS_MAX])
+
+    def _hop_milliseconds(self) -> int:
+        return self.delays.milliseconds_to_say(self.ours.hop_milliseconds)
 
     def _hear_of_us(self, member: Member, source: OriginId) -> None:
         """A past life of ours made this statement, or a process with a copy of our key.

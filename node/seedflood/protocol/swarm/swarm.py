@@ -4,7 +4,8 @@ It knows who is there and who is linked, introduces hosts to each other, measure
 everything else on to the algorithm that it hosts. Tell it what happened, then collect what is to be done.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Generic
 
 from seedflood.errors import PeerError
@@ -44,6 +45,9 @@ class Swarm(Generic[Wanted]):
         self._outbox = outbox
         self._patience = patience
         self._compare_at = 0.0
+        self._pass_at = math.inf
+        """When neighbours are told what was gathered for them; infinite if nothing was."""
+        self._is_passing = False
         presence.algorithm = algorithm
         self._silence()
 
@@ -96,7 +100,8 @@ class Swarm(Generic[Wanted]):
     def leave(self, now: float) -> None:
         """The operator wants us to go: says so, so that nobody waits for us."""
         self._algorithm.leave()
-        self._algorithm.advance(now)
+        self._advance(now)
+        self._is_passing = True
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""
@@ -105,14 +110,13 @@ class Swarm(Generic[Wanted]):
         presence.believe(told, peer)
         if self.gate.refresh():  # the peer has looked at its clock, too, and does not name those whose time is over
             self._enforce()
-        presence.declare_neighbours()
         self.neighbours.offer(peer, self.membership.newer_than(told))
         if self.gate.roster is not None and hello.roster != self.gate.roster:  # it may have come after our hello
             self._outbox.send(peer, self.gate.roster)
         self._algorithm.connected(peer, hello, now)
         presence.ping(peer, now)
         self._outbox.tell("link up", peer=hello.member.name)
-        self._algorithm.advance(now)
+        self._advance(now)
 
     def enrol(self, roster: Roster, now: float, source: OriginId | None = None) -> None:
         """Somebody told us this roster, or the operator has put it here (source None). If it is news, it counts from
@@ -132,7 +136,7 @@ class Swarm(Generic[Wanted]):
             if peer != source:
                 self._outbox.send(peer, roster)
         self._enforce()
-        self._algorithm.advance(now)
+        self._advance(now)
 
     def disconnected(self, peer: OriginId, now: float, reason: str = "") -> None:
         """The link to the peer is down. reason: for the log."""
@@ -140,9 +144,8 @@ class Swarm(Generic[Wanted]):
         self.neighbours.disconnect(peer)
         self._presence.delays.forget(peer)
         self._algorithm.disconnected(peer)
-        self._presence.declare_neighbours()
         self._outbox.tell("link down", peer=self.membership.name(peer), reason=reason)
-        self._algorithm.advance(now)
+        self._advance(now)
 
     def received(self, peer: OriginId, message: Message, now: float) -> None:
         """Takes a message of a linked peer. Raises PeerError, having used nothing, if it is not allowed."""
@@ -166,12 +169,12 @@ class Swarm(Generic[Wanted]):
                 pass
             case Hello():
                 raise PeerError("a second hello on one link", reason="order")
-        self._algorithm.advance(now)
+        self._advance(now)
 
     def answer(self, answer: Any, now: float) -> None:
         """Something that the algorithm wanted done is done. answer: as the algorithm defines it."""
         self._algorithm.answer(answer, now)
-        self._algorithm.advance(now)
+        self._advance(now)
 
     def tick(self, now: float) -> None:
         """Time has passed; call it when `next_tick` says so. More often does no harm."""
@@ -185,14 +188,24 @@ class Swarm(Generic[Wanted]):
             if self.gate.refresh():  # somebody's time is over, or has come
                 self._enforce()
             self._algorithm.report(now)
+        self._advance(now)
+
+    def _advance(self, now: float) -> None:
+        """Takes what is due, and sees to it that nothing is gathered for longer than `gather_seconds`. Hosts pass on at
+        moments of their own, so a neighbour has mostly said what it knows before we would."""
         self._algorithm.advance(now)
+        seconds = self._algorithm.gather_seconds
+        if self.neighbours.has_gathered and self._pass_at == math.inf:
+            self._pass_at = now + ((self._compare_at - now) % seconds if seconds else 0.0)
+        self._is_passing = self._is_passing or now >= self._pass_at
 
     # What is to be done
 
     def collect(self) -> Wanted:
         """Takes what is to be done now."""
         out = self._outbox.take()
-        out.send = [*self._flooding(), *out.send]
+        self._is_passing = self._is_passing or out.is_finished
+        out.send = [*self._flooding({peer for peer, _ in out.send}), *out.send]
         return out
 
     def next_content(self, peer: OriginId) -> bytes | None:
@@ -201,7 +214,7 @@ class Swarm(Generic[Wanted]):
 
     def next_tick(self, now: float) -> float:
         """When `tick` is to be called at the latest."""
-        return max(now, min(self._compare_at, self._algorithm.wake_at(now)))
+        return max(now, min(self._compare_at, self._pass_at, self._algorithm.wake_at(now)))
 
     def hello(self) -> Hello:
         """What to say first on a new link."""
@@ -262,10 +275,18 @@ class Swarm(Generic[Wanted]):
         """What an operator is shown."""
         return self._algorithm.describe(make_view(self._presence, now))
 
-    def _flooding(self) -> Iterator[tuple[OriginId, Message]]:
-        """What is queued for each neighbour: statements first, so that an origin's key precedes what it says."""
+    def _flooding(self, addressed: Collection[OriginId]) -> Iterator[tuple[OriginId, Message]]:
+        """What is queued for each neighbour: statements first, so that an origin's key precedes what it says. Those of
+        others may wait a moment, but nothing overtakes them. addressed: the neighbours to whom something else goes."""
+        is_passing, self._is_passing = self._is_passing, False
+        if is_passing:
+            self._pass_at, self.neighbours.has_gathered = math.inf, False
         for peer in self.neighbours:
-            if (members := self.neighbours.take(peer)) is not None:
+            queued = [*self._algorithm.queued(peer)]
+            if is_passing:
+                queued += self._algorithm.gathered(peer)
+            is_wanted = is_passing or queued or peer in addressed
+            if (members := self.neighbours.take(peer, is_urgent=not is_wanted)) is not None:
                 yield peer, members
-            for message in self._algorithm.queued(peer):
+            for message in queued:
                 yield peer, message
