@@ -23,6 +23,11 @@ def guess(tmp_path):
         ({"question": "a", "answer": 4}, {}, {"template": "{question}", "label_column": "answer"}),
         ({"a": "x", "b": "y"}, {"template": "{a}", "label_column": "b"}, {}),
         ({"problem": "a"}, {"score": "length:8"}, {"template": "{problem}"}),
+        (
+            {"messages": [{"role": "user", "content": "a"}], "answer": "b"},
+            {},
+            {"template": "{messages}", "label_column": "answer"},
+        ),
     ],
 )
 def test_prompts_and_what_is_right_are_found_if_answers_are_rewarded(guess, row, said, found):

@@ -55,6 +55,24 @@ def test_messages_need_a_model_that_was_made_for_chats():
         encoded({"prompt": ASKED, "answer": "x"})
 
 
+@pytest.mark.parametrize("prompt", ["", " \n", []])
+def test_a_prompt_without_text_is_refused_by_line_whatever_the_template_adds(prompt):
+    with pytest.raises(DataError, match="line 1: the prompt is empty"):
+        encoded({"prompt": prompt, "answer": "x"}, tokenizer_of(TEMPLATE), template="{prompt}" if prompt == [] else "{prompt}\n")
+
+
+def test_a_chat_in_which_the_assistant_has_spoken_already_is_refused_with_what_to_do():
+    said = [*ASKED, {"role": "assistant", "content": "c"}]
+    with pytest.raises(DataError, match='line 1: the last message is the assistant.s.*column "right"'):
+        encoded({"prompt": said, "right": "c"}, tokenizer_of(TEMPLATE), label_column="right")
+
+
+def test_messages_may_be_spelled_as_chats_that_are_learned_are():
+    asked = [{"from": "human", "value": "a b"}]
+    known = encoded({"prompt": ASKED, "answer": "x"}, tokenizer_of(TEMPLATE), length_max=512)
+    assert encoded({"prompt": asked, "answer": "x"}, tokenizer_of(TEMPLATE), length_max=512).tokens == known.tokens
+
+
 @pytest.mark.parametrize("row", [{"prompt": "a"}, {"answer": "b"}, {"prompt": 3, "answer": "b"}])
 def test_rows_without_a_prompt_or_what_the_score_needs_are_refused(row):
     with pytest.raises(DataError, match="line 1"):

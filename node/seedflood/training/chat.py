@@ -92,7 +92,7 @@ class ChatEncoder(MarkedEncoder):
                 f'no list of messages in column "{column}" (columns: {found}): a row looks like {{"{column}": '
                 '[{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}.'
             )
-        messages = [_message(row, one) for one in given]
+        messages = [read_message(row, one) for one in given]
         if all(message["role"] != "assistant" for message in messages):
             raise row.error("the assistant says nothing in this chat: remove the row.")
         return messages
@@ -209,9 +209,9 @@ def _stand_ins(message: Message) -> list[Message]:
     return [{**message, "tool_calls": [call, *calls[1:]]}, by_content]
 
 
-def _message(row: Row, given: Mapping[str, Any]) -> Message:
+def read_message(row: Row, given: Any) -> Message:
     """A message with a role, and with text as its content. Raises DataError."""
-    message: Message = _without_none(given)
+    message: Message = _without_none(given) if isinstance(given, Mapping) else {}
     if "role" not in message and "from" in message:
         message = {"role": ROLES.get(message["from"], message["from"]), "content": message.get("value")}
     content = message.get("content")

@@ -110,8 +110,17 @@ class RewardFormat(Format):
         return value if isinstance(value, list) and self.template == f"{{{column}}}" else None
 
     def check(self, row: Row) -> None:
-        if self.messages(row) is None:
-            row.require(fields_of(self.template))
+        messages, fields = self.messages(row), fields_of(self.template)
+        if messages is None:
+            row.require(fields)
+        if not any([row.columns[name].strip() for name in fields] if messages is None else messages):
+            raise row.error("the prompt is empty: give it text, or remove the row.")
+        last = messages[-1] if messages else None
+        if isinstance(last, Mapping) and {last.get("role"), last.get("from")} & {"assistant", "gpt", "bot"}:
+            raise row.error(
+                "the last message is the assistant's, who is to write now: remove it, and put what is right into "
+                f'column "{self.label_column}".'
+            )
         for name in columns_of(self.score):
             column = self.label_column if name == "answer" else name
             if row.columns.get(column) is None:

@@ -33,7 +33,8 @@ LABELS = (
 )
 """Beside a `text`, only columns of these names hold labels: any other may just describe it, as its language does."""
 
-PROMPTS, RIGHT_ANSWERS = ("prompt", "question", "problem", "instruction"), ("answer", "solution", "completion")
+PROMPTS = "prompt", "question", "problem", "instruction", "messages"
+RIGHT_ANSWERS = "answer", "solution", "completion"
 """Of rows whose answers are rewarded: the prompt, and what is right."""
 
 CONTEXTS, ANSWERS = ("input", "context"), ("output", "response")

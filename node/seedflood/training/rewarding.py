@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seedflood.errors import ModelError
-from seedflood.training.chat import ask
+from seedflood.training.chat import ask, read_message
 from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import RewardFormat, fields_of
 from seedflood.training.hub import first_line
@@ -70,8 +70,9 @@ class RewardEncoder(Encoder):
         return PromptExample(tuple(kept), is_cut=is_cut, prompt=prompt, columns=known)
 
     def _chat(self, row: Row, messages: list[Any]) -> str:
+        read = [read_message(row, one) for one in messages]
         try:
-            return ask(self.tokenizer, messages)
+            return ask(self.tokenizer, read)
         except Exception as error:  # templates raise what they like
             raise row.error(
                 f"the chat template of this model refuses the prompt ({first_line(error)}): correct or remove the row."
