@@ -282,6 +282,14 @@ def test_the_table_of_a_cluster_fits_a_terminal_of_eighty_columns(figures, cells
     assert all(cell in shown for cell in cells)
 
 
+def test_of_how_many_texts_a_reward_is_stands_below_the_table_of_a_cluster():
+    node = {"name": "node-1", "steps": 250, "spent_seconds": 9.0, "digest": "0b0ea459ff", "links": []}
+    node |= {"reward_before": 0.25, "reward_after": 0.75, "evaluated": {"rows": 16, "texts": 128}}
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_result({"run_id": "7b6c" * 8, "seconds": 9.0, "nodes": [node], "digests_equal": True}, console)
+    assert "The reward is the mean of 128 texts after 16 rows for validation." in console.export_text()
+
+
 def test_what_went_wrong_on_the_way_stands_below_the_table_of_a_cluster():
     node = {"name": "node-1", "steps": 250, "spent_seconds": 9.0, "digest": "0b0ea459ff", "links": []}
     console = Console(width=80, record=True, file=io.StringIO())

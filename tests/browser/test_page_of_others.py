@@ -124,7 +124,7 @@ def test_a_node_that_has_waited_for_minutes_says_so_in_red(shown: Page, strange)
 def test_a_run_that_unlearns_says_so_in_red_and_each_figure_says_of_which_step_it_is(shown: Page, strange):
     assert shown.text("figure-evaluated-step") == ""
     strange.hub.measured(899, 1, 0.8765, 0.1)
-    strange.hub.evaluated(880, {"accuracy": 0.512, "loss": 0.97}, 512, Rise(880, 0.97, Best(232, 0.0213)))
+    strange.hub.evaluated(880, {"accuracy": 0.512, "loss": 0.97}, {"rows": 512}, Rise(880, 0.97, Best(232, 0.0213)))
     shown.wait_for("state-text", "ready, but unlearns")
     assert shown.read(READ_TONE) == "bad"
     assert (
@@ -133,7 +133,7 @@ def test_a_run_that_unlearns_says_so_in_red_and_each_figure_says_of_which_step_i
     )
     assert (shown.text("figure-loss"), shown.text("figure-loss-step")) == ("0.8765", "at step 899")
     assert (shown.text("figure-evaluated"), shown.text("figure-evaluated-step")) == ("51.2 %", "at step 880")
-    strange.hub.evaluated(940, {"accuracy": 0.982, "loss": 0.03}, 512)
+    strange.hub.evaluated(940, {"accuracy": 0.982, "loss": 0.03}, {"rows": 512})
     shown.wait_for("state-text", "ready")
     assert shown.read(READ_TONE) == "good"
     assert not shown.read("return document.getElementById('rise').checkVisibility()")
@@ -147,7 +147,7 @@ def test_it_can_be_read_on_every_screen(page: Page, strange, theme: str, width: 
         strange.hub.history.described(at, {"mean": 3.25 + 0.9**k, "spread": 0.8**k, "pairs_met": 1.2 * k**1.5})
     strange.hub.steps_per_second = lambda: 0.0
     strange.hub.measured(29_999, 1, 3.2e11, 0.1)
-    strange.hub.evaluated(30_000, {"perplexity": 7.5e307}, 512, Rise(30_000, 710.0, Best(12_345, 0.0213)))
+    strange.hub.evaluated(30_000, {"perplexity": 7.5e307}, {"rows": 512}, Rise(30_000, 710.0, Best(12_345, 0.0213)))
     page.open(strange.address, theme=theme, width=width)
     page.wait_for("figure-left", "stands still")
     page.screenshot(f"other-{theme}-{width}")

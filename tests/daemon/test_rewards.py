@@ -36,6 +36,7 @@ async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_an
     assert all(result["updates"] == 3 * 24 for result in results)
     assert first["reward_before"] < 0.75 < first["reward_after"]
     assert first["loss_after"] == pytest.approx(1 - first["reward_after"], abs=1e-5)
+    assert first["evaluated"] == {"rows": 16, "texts": 128}
     said = [sample["after"] for sample in first["samples"]]
     assert said == ["even [reward 1]"] * 3
     view = c.engine.view(0.0)

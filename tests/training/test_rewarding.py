@@ -8,6 +8,7 @@ from reference import tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ConfigError, DataError, ModelError
+from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import RewardFormat
 from seedflood.training.generation import SAMPLES, write_samples
 from seedflood.training.loading import load_rows
@@ -85,6 +86,16 @@ def test_a_score_in_a_file_runs_only_where_the_host_allows_it(tmp_path):
     run = RunSettings.of(task="reward", score=f"{tmp_path}/mine.py:score")
     with pytest.raises(ConfigError, match="allow_code = true"):
         load_rows(run, NodeSettings(data=str(tmp_path / "rows.jsonl")), tiny_base())
+
+
+@pytest.mark.parametrize(("rows", "texts"), [(16, 128), (150, 150)])
+def test_an_evaluation_says_of_how_many_texts_it_is_whatever_the_batches(rows, texts):
+    base, settings = tiny_base("llama"), tiny_settings(task="reward", max_new_tokens=1)
+    data = [{"prompt": "a film was", "answer": "good", "n": number} for number in range(rows)]
+    task = make_task(settings, base.tokenizer, RewardFormat(max_new_tokens=1), data, data)
+    found = evaluate(base.causal, task, tokens_per_batch_max=30)
+    assert found.counts() == {"rows": rows, "texts": texts}
+    assert found.loss == pytest.approx(1 - found.figures["reward"])
 
 
 def test_samples_show_what_a_text_is_worth():

@@ -215,6 +215,8 @@ def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
             links,
         )
     console.print(table)
+    if texts := (counts := result["nodes"][0].get("evaluated", {})).get("texts"):
+        console.print(f"The reward is the mean of {texts:,} texts after {counts['rows']:,} rows for validation.")
     if result["digests_equal"]:
         console.print("[green]All replicas are equal: one digest.[/]")
     elif is_sound(result):

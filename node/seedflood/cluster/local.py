@@ -143,7 +143,7 @@ class _Cluster:
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:
     """One run of all nodes as a result. evaluations: of the first node."""
     figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
-    keys = ("name", "steps", "spent_seconds", *figures, "digest", "consensus_distance", "tokens", "links")
+    keys = ("name", "steps", "spent_seconds", *figures, "evaluated", "digest", "consensus_distance", "tokens", "links")
     run: dict[str, Any] = {
         "run_id": results[0]["run_id"],
         "name": results[0]["run"],

@@ -137,11 +137,10 @@ class Results:
             result, seconds = done
             self._occasions.took(seconds, self._hub.measured_seconds)
             figures = result.rounded()
-            texts = result.rows if self._settings.run.objective.task == "reward" else 0
-            rise = find_rise(step, result.loss, self.report.best, texts)
-            self._hub.evaluated(step, figures, result.rows, rise)
+            rise = find_rise(step, result.loss, self.report.best, result.texts)
+            self._hub.evaluated(step, figures, result.counts(), rise)
             self._remember(step, result.loss)
-            then({**figures, "rows": result.rows})
+            then({**figures, **result.counts()})
 
         self._run(evaluate, tell)
 

@@ -45,7 +45,7 @@ class Curve:
         return [[x, *values] for x, values in points]
 
 
-NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows"}
+NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows", "texts"}
 """Keys in a line about an evaluation that are not figures."""
 
 

@@ -163,11 +163,13 @@ class TelemetryHub:
             return None
         return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
 
-    def evaluated(self, step: int, figures: Mapping[str, float | None], rows: int, rise: Rise | None = None) -> None:
-        """The model was evaluated. A figure is None if it is not a finite number."""
+    def evaluated(
+        self, step: int, figures: Mapping[str, float | None], counts: Mapping[str, int], rise: Rise | None = None
+    ) -> None:
+        """The model was evaluated. A figure is None if it is not a finite number. counts: of what, by name."""
         self.figures = {name: value for name, value in figures.items() if value is not None}
         self.history.evaluated(step, figures)
-        facts: dict[str, Any] = {"step": step, **figures, "rows": rows}
+        facts: dict[str, Any] = {"step": step, **figures, **counts}
         self.tell("evaluated", **facts)
         self._tell_rise(rise)
 

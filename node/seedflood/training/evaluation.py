@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from seedflood.errors import DataError
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.objective import Batches
+from seedflood.training.objectives.reward import Reward
 from seedflood.training.objectives.score import Score
 
 TOKENS_PER_BATCH_MAX = 4096
@@ -17,11 +19,16 @@ TOKENS_PER_BATCH_MAX = 4096
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """What the validation rows say of a model. figures: by name, as the objective gives them. minimised: the name of
-    the figure that training brings down. rows: how many were scored."""
+    the figure that training brings down. rows: how many were scored. texts: how many were drawn after them; 0: none."""
 
     figures: Mapping[str, float]
     minimised: str
     rows: int
+    texts: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """What the figures are of."""
+        return {"rows": self.rows, **({"texts": self.texts} if self.texts else {})}
 
     @property
     def loss(self) -> float:
@@ -41,11 +48,14 @@ def evaluate(model: CausalModel, task: Batches, *, tokens_per_batch_max: int = T
     Raises DataError if there are no rows.
     """
     total: Score | None = None
-    rows = 0
-    for batch in task.validation(tokens_per_batch_max):
-        score = task.objective.measure(model, batch.to(model.device))
+    objective, batches = task.objective, [*task.validation(tokens_per_batch_max)]
+    rows, draws, measure = sum(len(batch.lengths_B) for batch in batches), 0, objective.measure
+    if isinstance(objective, Reward):
+        draws = objective.draws(rows)
+        measure = partial(objective.measure_prompts, draws=draws)
+    for batch in batches:
+        score = measure(model, batch.to(model.device))
         total = score if total is None else total + score
-        rows += len(batch.lengths_B)
     if total is None:
         raise DataError("There are no validation rows to evaluate on: add some to the data.")
-    return Evaluation(task.objective.figures(total), total.minimised, rows)
+    return Evaluation(objective.figures(total), total.minimised, rows, rows * draws)

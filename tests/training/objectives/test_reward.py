@@ -114,6 +114,21 @@ def test_validation_draws_the_same_texts_every_time_and_counts_what_is_missing()
     assert objective.figures(objective.measure(model, short))["perplexity"] == 1, "there is nothing to predict"
 
 
+def test_few_rows_are_evaluated_by_several_texts_each_of_which_the_first_is_always_the_same():
+    writer = Writer(lambda tokens: " ".join(map(str, tokens)), (), 0, 8, TOKENS_MAX, 1.0)
+    objective, model = Reward(has_small_first, writer), tiny_base().causal
+    assert [objective.draws(rows) for rows in (1, 16, 60, 128, 1000)] == [8, 8, 3, 1, 1]
+    seen = []
+    objective.score = lambda prompt, text, columns: seen.append((prompt, text)) or has_small_first(prompt, text, columns)
+    few, many = (objective.measure_prompts(model, objective.collate(EXAMPLES, 0), draws) for draws in (1, 8))
+    one, eight = seen[:3], seen[6:30]
+    assert eight[::8] == one
+    assert len({text for _, text in eight}) > 3
+    mean = sum(has_small_first(*pair, {}) for pair in eight) / 24
+    assert objective.figures(many)["reward"] == pytest.approx(mean)
+    assert all(objective.figures(few)[name] == objective.figures(many)[name] for name in ("greedy", "perplexity"))
+
+
 def test_the_best_and_the_worst_text_are_shown_and_neither_is_long():
     texts = {0: "a" * 999, 1: "b"}
     example = PromptExample((2, 3), prompt="p" * 999, columns={})

@@ -248,6 +248,7 @@ class SeedfloodEngine(Engine):
     def result(self) -> dict[str, Any]:
         return {
             **self.report.figures(),
+            "evaluated": {name: self.report.after[name] for name in ("rows", "texts") if name in self.report.after},
             **({"samples": [*self.report.samples.values()]} if self.report.samples else {}),
             "digest": self._results.digest.hex(),
             "updates": self.node.frontier.count(),

@@ -37,6 +37,9 @@ CLIP, RATIO_MAX = 0.2, 3.0
 """How far an early text is followed: until it is so much likelier (e above), or so much less likely if it was bad; and
 until a bad one is so many times likelier."""
 
+DRAWN_MIN = 128
+"""Texts that are drawn for an evaluation, if a group after each row makes so many: 19 means of 20 are within 0.09."""
+
 SHOWN_MAX = 160
 """Characters of a prompt, and of a text after it, that people are shown."""
 
@@ -126,9 +129,7 @@ class Reward:
         return PromptBatch(*pad([example.tokens for example in prompts], pad_token), prompts)
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
-        """Of texts: what teaches, over texts. Of prompts, for people: `reward` of one text each, by noise that is the
-        same whenever the prompt is asked, and of one by the most likely tokens, `greedy`; and what the tokens of the
-        prompts lose, each prompt counting the same. Nobody rewards these, so they show what the model forgets."""
+        """Of texts: what teaches, over texts. Of prompts: see `measure_prompts`."""
         if isinstance(batch, WrittenBatch):
             loss_PN, _ = measure_tokens(model, batch, variants, self.writer.temperature)
             weight_N = batch.advantage_B.repeat_interleave(batch.is_target_BT().sum(dim=1))
@@ -137,10 +138,22 @@ class Reward:
                 weight_N = weight_N * clipped_ratio(before_N - now_N, weight_N)
             loss_P = (loss_PN.to(torch.float64) * weight_N.view(variants, -1)).sum(dim=1)
             return Score({"loss": loss_P}, torch.full_like(loss_P, self.count(batch) // variants).long(), "loss")
+        return self.measure_prompts(model, batch)
+
+    def draws(self, rows: int) -> int:
+        """How many texts are drawn after each of so many rows for an evaluation."""
+        return max(1, min(self.writer.group, -(-DRAWN_MIN // max(1, rows))))
+
+    def measure_prompts(self, model: CausalModel, batch: Batch, draws: int = 1) -> Score:
+        """For people: `reward` of so many texts each, by noise that is the same whenever the prompt is asked, and of
+        one by the most likely tokens, `greedy`; and what the tokens of the prompts lose, each prompt counting the same.
+        Nobody rewards these, so they show what the model forgets."""
         assert isinstance(batch, PromptBatch), "rewards are for what was written after prompts"
-        keys = [derive_key("text", example.prompt) for example in batch.examples]
+        numbers = [(), *((number,) for number in range(1, draws))]
+        keys = [derive_key("text", example.prompt, *number) for example in batch.examples for number in numbers]
         drawn, likely = self.answer(model, batch.examples, keys), self.answer(model, batch.examples)
         reward, greedy = (math.fsum(answer.reward for answer in answers) for answers in (drawn, likely))
+        reward /= draws
         nats_1N, _ = measure_tokens(model, TextBatch(batch.tokens_BT, batch.lengths_B))
         count_B = batch.lengths_B - 1
         nats = float((nats_1N[0].to(torch.float64) / count_B.repeat_interleave(count_B)).sum())
