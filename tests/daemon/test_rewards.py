@@ -1,7 +1,9 @@
 """Daemons that write texts, score them and learn from them: the same promises as with rows that tell what is right."""
 
+import asyncio
 import json
 import random
+import threading
 from itertools import islice
 
 import pytest
@@ -84,6 +86,36 @@ def test_nobody_audits_texts_of_another_replica(changes):
     run = {**changes, "objective": {"task": "reward", **changes.get("objective", {})}}
     with pytest.raises(ConfigError, match="by which replica"):
         load_settings(None, {"run": run, "node": {"audit": 0.03, "data": "rows.jsonl"}})
+
+
+async def test_a_host_that_is_stopped_while_it_writes_waits_for_no_other_text_and_measures_the_step_again(cluster, rows):
+    run, node = {**RUN, "clients": 2, "steps": 4, "learning_rate": 0.1}, {"data": rows}
+    a = await cluster.start("a", [], run, node)
+    b = await cluster.start("b", ["a"], run, node)
+    texts, begun, leaving, close = [], threading.Event(), threading.Event(), b.engine.close
+
+    def score(*asked):
+        texts.append(asked)
+        begun.set()
+        assert leaving.wait(20)
+        return 0.0
+
+    async def closing():
+        await close()
+        leaving.set()
+
+    b.engine.trainer.task.objective.score, b.engine.close = score, closing
+    with cluster.held(a):
+        assert await asyncio.to_thread(begun.wait, 20)
+        b.drain()
+        await b.close()
+        assert b.is_compute_idle
+        assert len(texts) == 1
+        again = await cluster.start("b", ["a"], run, node)
+        await cluster.until(lambda: again.node.is_ready and len(a.links.open) == 1)
+    results = await cluster.finish()
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["updates"] == 2 * 4 for result in results)
 
 
 def make_rewards_up(daemon):

@@ -20,6 +20,9 @@ class CausalModel:
     module: the model itself, with its own parameters, device and dtype.
     """
 
+    is_stopped = False
+    """Set by another thread when nobody wants what is computed any more."""
+
     def __init__(self, module: Any) -> None:
         self.module = module
 
@@ -33,8 +36,15 @@ class CausalModel:
         """V: how many logits a position has."""
         return int(self.module.get_output_embeddings().weight.shape[0])
 
+    def check_going(self) -> None:
+        """Raises RuntimeError if the model is stopped."""
+        if self.is_stopped:
+            raise RuntimeError("the node is going")
+
     def hidden_states(self, tokens_BT: Tensor, cache: Cache | None = None) -> Tensor:
-        """The input of the head, (B, T, D), of tokens_BT, int64. cache: of the tokens before them; these are added."""
+        """The input of the head, (B, T, D), of tokens_BT, int64. cache: of the tokens before them; these are added.
+        Raises RuntimeError if the model is stopped."""
+        self.check_going()
         backbone = getattr(self.module, self.module.base_model_prefix)
         past = {"use_cache": False} if cache is None else {"use_cache": True, "past_key_values": cache}
         hidden_BTD: Tensor = backbone(input_ids=tokens_BT, **past).last_hidden_state

@@ -106,6 +106,21 @@ def check_cache(model):
         torch.testing.assert_close(logits_BV, expected_BTV[wanted_B, place], rtol=1e-4, atol=1e-4)
 
 
+def test_a_model_that_another_thread_stops_computes_no_further_token():
+    model, seen = tiny_base("llama").causal, []
+    compute = model.hidden_states
+
+    def stopped_at_the_second(*asked):
+        seen.append(asked)
+        model.is_stopped = len(seen) == 2
+        return compute(*asked)
+
+    model.hidden_states = stopped_at_the_second
+    with pytest.raises(RuntimeError, match="going"):
+        write(model, [[2, 3]], None, set(), tokens_max=TOKENS_MAX)
+    assert len(seen) == 2
+
+
 def test_noise_is_uniform_and_that_of_the_key_alone():
     noise_BN = uniform([1, 2, 1], 20_000)
     assert torch.equal(noise_BN[0], noise_BN[2])

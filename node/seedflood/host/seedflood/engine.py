@@ -268,6 +268,8 @@ class SeedfloodEngine(Engine):
 
     async def close(self) -> None:
         self._work.is_closed = True
+        if (replica := getattr(self.trainer, "replica", None)) is not None:  # it may be made again just now
+            replica.causal.is_stopped = True  # what is measured or written would be told by nobody
 
 
 def _on_one_line(text: str) -> str:

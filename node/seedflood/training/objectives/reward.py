@@ -208,6 +208,7 @@ class Reward:
         texts = write(model, prompts, noise_BN, ends, tokens_max=writer.tokens_max, temperature=writer.temperature)
         group, answers = len(texts) // len(prompts), []
         for k, written in enumerate(texts):
+            model.check_going()  # a score may take seconds
             example, text = examples[k // group], writer.decode(written.tokens)
             answers.append(Answer(written, text, self.score(example.prompt, text, example.columns or {})))
         return answers
