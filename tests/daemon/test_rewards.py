@@ -88,7 +88,9 @@ def test_nobody_audits_texts_of_another_replica(changes):
         load_settings(None, {"run": run, "node": {"audit": 0.03, "data": "rows.jsonl"}})
 
 
-async def test_a_host_that_is_stopped_while_it_writes_waits_for_no_other_text_and_measures_the_step_again(cluster, rows):
+async def test_a_host_that_is_stopped_while_it_writes_waits_for_no_other_text_and_measures_the_step_again(
+    cluster, rows
+):
     run, node = {**RUN, "clients": 2, "steps": 4, "learning_rate": 0.1}, {"data": rows}
     a = await cluster.start("a", [], run, node)
     b = await cluster.start("b", ["a"], run, node)
@@ -116,6 +118,15 @@ async def test_a_host_that_is_stopped_while_it_writes_waits_for_no_other_text_an
     results = await cluster.finish()
     assert len({result["digest"] for result in results}) == 1
     assert all(result["updates"] == 2 * 4 for result in results)
+
+
+async def test_who_learns_nothing_because_all_texts_are_worth_the_same_is_told(cluster, rows, monkeypatch):
+    run, told = {**RUN, "clients": 1, "steps": 3, "score": "length:1000000"}, []
+    a = await cluster.start("a", [], run, {"data": rows})
+    monkeypatch.setattr(a.engine.trainer.task.objective, "score", lambda *_: 0.0)
+    monkeypatch.setattr(a.engine._hub, "tell", lambda event, *level, **facts: told.append((event, facts.get("times"))))
+    await cluster.finish()
+    assert [times for event, times in told if event.startswith("score: all texts")] == [1, 2]
 
 
 def make_rewards_up(daemon):

@@ -59,7 +59,11 @@ def test_messages_need_a_model_that_was_made_for_chats():
 @pytest.mark.parametrize("prompt", ["", " \n", []])
 def test_a_prompt_without_text_is_refused_by_line_whatever_the_template_adds(prompt):
     with pytest.raises(DataError, match="line 1: the prompt is empty"):
-        encoded({"prompt": prompt, "answer": "x"}, tokenizer_of(TEMPLATE), template="{prompt}" if prompt == [] else "{prompt}\n")
+        encoded(
+            {"prompt": prompt, "answer": "x"},
+            tokenizer_of(TEMPLATE),
+            template="{prompt}" if prompt == [] else "{prompt}\n",
+        )
 
 
 def test_a_chat_in_which_the_assistant_has_spoken_already_is_refused_with_what_to_do():

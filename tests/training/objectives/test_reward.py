@@ -119,7 +119,9 @@ def test_few_rows_are_evaluated_by_several_texts_each_of_which_the_first_is_alwa
     objective, model = Reward(has_small_first, writer), tiny_base().causal
     assert [objective.draws(rows) for rows in (1, 16, 60, 128, 1000)] == [8, 8, 3, 1, 1]
     seen = []
-    objective.score = lambda prompt, text, columns: seen.append((prompt, text)) or has_small_first(prompt, text, columns)
+    objective.score = lambda prompt, text, columns: (
+        seen.append((prompt, text)) or has_small_first(prompt, text, columns)
+    )
     few, many = (objective.measure_prompts(model, objective.collate(EXAMPLES, 0), draws) for draws in (1, 8))
     one, eight = seen[:3], seen[6:30]
     assert eight[::8] == one

@@ -140,6 +140,26 @@ def test_the_process_ends_with_the_score():
         os.kill(pid, signal.SIGCONT)
 
 
+SLEEPER = """
+import threading
+from pathlib import Path
+from seedflood.training.rewards.local import LocalScore
+local = LocalScore(Path("f.py"), b"import time\\ndef score(*_): time.sleep(1e6)", "score")
+threading.Thread(target=local, args=("", "", {}), daemon=True).start()
+print(local._process.pid, flush=True)
+input()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with the one that started it")
+def test_the_process_ends_with_a_node_that_is_killed_while_a_text_takes_for_ever():
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+        process = os.pidfd_open(int(node.stdout.readline()))
+        node.kill()
+        assert select.select([process], [], [], 20)[0]
+        os.close(process)
+
+
 @pytest.mark.parametrize(
     ("source", "fault"),
     [

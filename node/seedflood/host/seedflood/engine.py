@@ -39,6 +39,7 @@ from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.seedflood.control import Control, block_length
 from seedflood.training.seedflood.optimiser import STEP_MAX
+from seedflood.training.seedflood.rewarded import TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.transport.budget import Use
 from seedflood.transport.texts import plain
@@ -49,6 +50,7 @@ WORSE = (
     "the hosts lose more than before, and only strict windows take that back: stop this run, and begin another one "
     "with a lower learning rate"
 )
+SAME = "score: all texts of a step were worth the same and taught nothing; a model must be right in some, not in all"
 FAST = "the learning rate is more than twice the default, and only strict windows halve one that is too high"
 
 WORDS_CHARACTERS_MAX = 400
@@ -222,6 +224,8 @@ class SeedfloodEngine(Engine):
         self._hub.measured(measured.step, len(measured.probes), loss, measured.seconds)
         if not measured.is_finite:
             self._warn("the loss is not finite; the update counts as zero", measured.step)
+        if measured.figures.get(TEACHING_TEXTS) == 0:
+            self._warn(SAME, measured.step)
         if measured.is_clipped:
             self._warn("a scalar was clipped; the learning rate may be too high", measured.step)
 

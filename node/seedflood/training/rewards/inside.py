@@ -11,11 +11,12 @@ import json
 import math
 import os
 import resource
+import signal
 import sys
 import time
 from typing import Any, TextIO
 
-CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+CLONE_NEWUSER, CLONE_NEWNET, PR_SET_PDEATHSIG = 0x10000000, 0x40000000, 1
 REFUSED = (
     *("socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "pty.spawn"),
     *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown"),
@@ -64,6 +65,7 @@ def _confine(memory_bytes: int) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     if sys.platform == "linux":
         ctypes.CDLL(None).unshare(CLONE_NEWUSER | CLONE_NEWNET)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a node that is killed leaves nobody behind
     vars(_posixsubprocess)["fork_exec"] = lambda *args: _refuse("subprocess.fork_exec", args)  # it has no audit event
     sys.addaudithook(_refuse)
 
