@@ -120,13 +120,16 @@ async def test_a_host_that_is_stopped_while_it_writes_waits_for_no_other_text_an
     assert all(result["updates"] == 2 * 4 for result in results)
 
 
-async def test_who_learns_nothing_because_all_texts_are_worth_the_same_is_told(cluster, rows, monkeypatch):
-    run, told = {**RUN, "clients": 1, "steps": 3, "score": "length:1000000"}, []
+@pytest.mark.parametrize(("reward", "times"), [(0.0, [1, 2]), (1.0, [])])
+async def test_who_learns_nothing_because_all_texts_are_worth_nothing_is_told(
+    cluster, rows, monkeypatch, reward, times
+):
+    run, told = {**RUN, "clients": 1, "steps": 3}, []
     a = await cluster.start("a", [], run, {"data": rows})
-    monkeypatch.setattr(a.engine.trainer.task.objective, "score", lambda *_: 0.0)
+    monkeypatch.setattr(a.engine.trainer.task.objective, "score", lambda *_: reward)
     monkeypatch.setattr(a.engine._hub, "tell", lambda event, *level, **facts: told.append((event, facts.get("times"))))
     await cluster.finish()
-    assert [times for event, times in told if event.startswith("score: all texts")] == [1, 2]
+    assert [count for event, count in told if event.startswith("score: all texts")] == times
 
 
 def make_rewards_up(daemon):

@@ -68,7 +68,7 @@ def test_a_prompt_without_text_is_refused_by_line_whatever_the_template_adds(pro
 
 def test_a_chat_in_which_the_assistant_has_spoken_already_is_refused_with_what_to_do():
     said = [*ASKED, {"role": "assistant", "content": "c"}]
-    with pytest.raises(DataError, match='line 1: the last message is the assistant.s.*column "right"'):
+    with pytest.raises(DataError, match=r'line 1: the last message is the assistant.s.*column "right"'):
         encoded({"prompt": said, "right": "c"}, tokenizer_of(TEMPLATE), label_column="right")
 
 

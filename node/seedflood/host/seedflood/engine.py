@@ -50,7 +50,7 @@ WORSE = (
     "the hosts lose more than before, and only strict windows take that back: stop this run, and begin another one "
     "with a lower learning rate"
 )
-SAME = "score: all texts of a step were worth the same and taught nothing; a model must be right in some, not in all"
+WORTHLESS = "score: all texts of a step were worth 0 and taught nothing; the model must be right in some already"
 FAST = "the learning rate is more than twice the default, and only strict windows halve one that is too high"
 
 WORDS_CHARACTERS_MAX = 400
@@ -224,8 +224,8 @@ class SeedfloodEngine(Engine):
         self._hub.measured(measured.step, len(measured.probes), loss, measured.seconds)
         if not measured.is_finite:
             self._warn("the loss is not finite; the update counts as zero", measured.step)
-        if measured.figures.get(TEACHING_TEXTS) == 0:
-            self._warn(SAME, measured.step)
+        if measured.figures.get(TEACHING_TEXTS) == 0 and measured.loss == 1:
+            self._warn(WORTHLESS, measured.step)
         if measured.is_clipped:
             self._warn("a scalar was clipped; the learning rate may be too high", measured.step)
 
