@@ -48,14 +48,15 @@ def evaluate(model: CausalModel, task: Batches, *, tokens_per_batch_max: int = T
     Raises DataError if there are no rows.
     """
     total: Score | None = None
-    objective, batches = task.objective, [*task.validation(tokens_per_batch_max)]
-    rows, draws, measure = sum(len(batch.lengths_B) for batch in batches), 0, objective.measure
+    rows, draws, objective = 0, 0, task.objective
+    measure = objective.measure
     if isinstance(objective, Reward):
-        draws = objective.draws(rows)
+        draws = objective.draws(sum(len(batch.lengths_B) for batch in task.validation(tokens_per_batch_max)))
         measure = partial(objective.measure_prompts, draws=draws)
-    for batch in batches:
+    for batch in task.validation(tokens_per_batch_max):
         score = measure(model, batch.to(model.device))
         total = score if total is None else total + score
+        rows += len(batch.lengths_B)
     if total is None:
         raise DataError("There are no validation rows to evaluate on: add some to the data.")
     return Evaluation(objective.figures(total), total.minimised, rows, rows * draws)
