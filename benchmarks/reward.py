@@ -46,8 +46,10 @@ from study.methods.seedflood import frame_bytes
 
 SEEDS = (1, 2, 3)
 ORIGINS, PROMPTS, GROUP = 4, 4, 8
-STEPS, LONG_STEPS = 100, 240
-LONG = "long"
+STEPS = 100
+LONGER = {"long": 240, "longest": 480}
+"""Steps, by part."""
+
 ADAMW_RATES = (3e-5, 1e-4, 3e-4)
 SAMPLES = 4
 """Texts for each held-out prompt."""
@@ -65,13 +67,16 @@ class Kind(NamedTuple):
 SUMS = {("rank-22", 100): 0.18, ("rank-32", 100): 0.24, ("rank-22", 240): 0.28, ("rank-32", 240): 0.42}
 KINDS = {
     "addition": Kind("exact", 4, SUMS),
-    "countdown": Kind("countdown", 12, {("rank-22", 100): 0.10}),
+    "countdown": Kind("countdown", 12, {("rank-22", 100): 0.10, ("rank-22", 240): 0.10, ("held", 480): 0.10}),
     "sorting": Kind("exact", 7, {("rank-22", 100): 0.10}),
 }
 LINES = ("rank-22", "rank-32", "adamw", "grpo")
-ASIDE = ("rank-8", "rank-16", "tenfold", "new", "early")
-"""Only by name."""
-PARTS = (*KINDS, *LINES, *ASIDE, LONG)
+ASIDE = ("held", "rank-8", "rank-16", "tenfold", "new", "early")
+"""Only by name. held: rank 22, held to the base model by `KL`."""
+
+KL, RISE_MAX = 0.1, 1.02
+"""The latter of the perplexity."""
+PARTS = (*KINDS, *LINES, *ASIDE, *LONGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,8 @@ class Sizes(NamedTuple):
 
 
 def run(parts: Sequence[str] = (), folder: Path | None = None) -> dict[str, Metric]:
-    """parts: kinds and lines; without, all. And LONG, for more steps."""
-    steps = LONG_STEPS if LONG in parts else STEPS
+    """parts: kinds and lines; without, all. And one of LONGER, for more steps."""
+    steps = next((count for part, count in LONGER.items() if part in parts), STEPS)
     kinds = [kind for kind in KINDS if kind in parts] or list(KINDS)
     lines = [line for line in (*LINES, *ASIDE) if line in parts] or list(LINES)
     metrics: dict[str, Metric] = {}
@@ -122,7 +127,9 @@ def _metrics(base: Course, courses: Sequence[Course]) -> dict[str, Metric]:
     return {
         f"{name}.gain": gain,
         f"{name}.right": make_metric([one.right for one in courses]),
-        f"{name}.perplexity_ratio": make_metric([one.perplexity / base.perplexity for one in courses]),
+        f"{name}.perplexity_ratio": make_metric(
+            [one.perplexity / base.perplexity for one in courses], RISE_MAX if courses[0].line == "held" else None
+        ),
         f"{name}.cpu_seconds": make_metric([one.cpu_seconds for one in courses]),
         f"{name}.link_bytes_per_step": make_metric([one.sent_bytes for one in courses]),
         f"{name}.update_bytes": make_metric([one.update_bytes for one in courses]),
@@ -215,11 +222,11 @@ def _base(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes
     return bench.model, Sizes()
 
 
-def _swarm(rank: int, times: float = 1.0) -> Trainer:
-    """Real daemons; the first one exports what they have learned. times: the default rate."""
+def _swarm(rank: int, times: float = 1.0, **more: Any) -> Trainer:
+    """Real daemons; the first one exports what they have learned. times: the default rate. more: keys of the run."""
 
     def train(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Sizes]:
-        run = bench.settings(seed, estimate="gradient", rank=rank)
+        run = bench.settings(seed, estimate="gradient", rank=rank, **more)
         hosts = equal_shares(NodeSettings(data=str(bench.rows), state=home), ORIGINS)
         beside = Rehearsal(RunSettings.of(**run), hosts)
         update_bytes = mean(frame_bytes(one, Identity.generate(), beside.run.run_id()) for one in beside.advance())
@@ -337,6 +344,7 @@ TRAINERS: Mapping[str, Trainer] = {
     "base": _base,
     **{f"rank-{rank}": _swarm(rank) for rank in (8, 16, 22, 32)},
     "tenfold": _swarm(16, 10.0),
+    "held": _swarm(22, kl=KL),
     "new": _rehearsed(0),
     "early": _rehearsed(2),
     "adamw": _adamw,

@@ -34,7 +34,7 @@ WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat", "r
 OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient", "schedule": "constant"}}
 """What a run of task "reward" has that says nothing else: each of four prompts gets a group of texts."""
 
-KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature", "ahead")
+KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature", "kl", "ahead")
 """Of `[run.objective]`, for this task alone."""
 
 
@@ -65,6 +65,7 @@ class ObjectiveSettings(Section):
     group: int = Field(8, ge=2, le=1024, description='Task "reward": texts per prompt, which are compared.')
     max_new_tokens: int = Field(64, ge=1, description='Task "reward": tokens of a text at most.')
     temperature: float = Field(1.0, gt=0, le=10, description='Task "reward": at which texts are drawn.')
+    kl: float = Field(0.0, ge=0, le=10, description='Task "reward": what a nat away from the base model costs.')
     ahead: int = Field(
         0,
         ge=0,

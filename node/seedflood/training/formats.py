@@ -102,6 +102,7 @@ class RewardFormat(Format):
     group: int = 8
     max_new_tokens: int = 64
     temperature: float = 1.0
+    kl: float = 0.0
 
     def messages(self, row: Row) -> list[Any] | None:
         """The prompt, if it is a chat that goes on."""
@@ -188,7 +189,7 @@ def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Fo
     return PromptFormat(form.template, words, column)
 
 
-OF_REWARD = {"score", "score_sha256", "group", "max_new_tokens", "temperature"}
+OF_REWARD = {"score", "score_sha256", "group", "max_new_tokens", "temperature", "kl"}
 
 
 def _free_forms(settings: ObjectiveSettings) -> dict[str, Format]:

@@ -30,7 +30,7 @@ class RewardEncoder(Encoder):
         self.form, self.columns = form, fields_of(form.template)
         self.label_column = form.label_column if "answer" in columns_of(form.score) else None
         self._has_template = bool(tokenizer.chat_template)
-        self.objective = Reward(make_scorer(form.score, form.score_sha256), self._writer())
+        self.objective = Reward(make_scorer(form.score, form.score_sha256), self._writer(), form.kl)
 
     def show(self, example: Example) -> str:
         assert isinstance(example, PromptExample), "an example of another task"

@@ -30,8 +30,8 @@ EXAMPLES = [PromptExample(tuple(range(2, 4 + k)), prompt=f"prompt {k}", columns=
 rewards = st.lists(st.floats(0, 1), min_size=2, max_size=16)
 
 
-def objective_of(score, temperature=1.0):
-    return Reward(score, Writer(lambda tokens: " ".join(map(str, tokens)), (), 0, GROUP, TOKENS_MAX, temperature))
+def objective_of(score, temperature=1.0, kl=0.0):
+    return Reward(score, Writer(lambda tokens: " ".join(map(str, tokens)), (), 0, GROUP, TOKENS_MAX, temperature), kl)
 
 
 def has_small_first(prompt, text, columns):
@@ -216,3 +216,35 @@ def test_the_slope_along_a_log_probability_is_that_of_the_clipped_surrogate(log_
     torch.where(advantage_N < 0, torch.maximum(clipped_N, RATIO_MAX * advantage_N), clipped_N).sum().backward()
     found_N = advantage_N * clipped_ratio(log_N.detach(), advantage_N)
     torch.testing.assert_close(found_N, log_N.grad, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("is_early", [False, True])
+def test_each_token_pays_for_what_the_base_model_finds_of_it(is_early, temperature):
+    """As in equation 4 of GRPO, from whole logits; and nothing is added where replica and base are the same."""
+    replica, base = tiny_replica("llama", estimate="gradient"), tiny_base("llama").causal
+    held, free = (objective_of(has_small_first, temperature, kl) for kl in (0.3, 0.0))
+    prompts = held.collate(EXAMPLES, 0)
+    batch = held.write(replica.causal, prompts, range(12), is_early=is_early, base=base).batch
+    torch.testing.assert_close(slope_of(replica, held, batch), slope_of(replica, free, batch))
+    batch.base_BT[batch.is_trained_BT] -= torch.linspace(-1, 1, int(batch.is_trained_BT.sum()))
+    ratio_N = torch.linspace(-1, 1, int(batch.is_trained_BT.sum()), dtype=torch.float64).exp()
+    costs = [objective.measure(replica.causal, batch).minimised_sums.item() for objective in (held, free)]
+    assert costs[0] - costs[1] == pytest.approx(0.3 * float((ratio_N - 1 - ratio_N.log()).sum()), abs=1e-4)
+
+
+def test_what_is_held_to_the_base_model_moves_towards_it():
+    """Along the slope against it the divergence of the texts from the base falls."""
+    replica, base = tiny_replica("llama", estimate="gradient"), tiny_base("llama").causal
+    held, free = (objective_of(has_small_first, kl=kl) for kl in (0.3, 0.0))
+    replica._a_F += 0.05 * torch.randn(replica._a_F.shape, generator=torch.Generator().manual_seed(1))
+    batch = held.write(replica.causal, held.collate(EXAMPLES, 0), range(12), base=base).batch
+    slope_F = (slope_of(replica, held, batch) - slope_of(replica, free, batch))[0]
+
+    def divergence(a_F):
+        replica.live.a_PF = a_F.unsqueeze(0)
+        costs = [objective.measure(replica.causal, batch).minimised_sums.item() for objective in (held, free)]
+        return costs[0] - costs[1]
+
+    assert slope_F.any()
+    assert divergence(replica._a_F - 1e-3 * slope_F / slope_F.norm()) < divergence(replica._a_F)

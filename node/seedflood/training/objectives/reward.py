@@ -14,6 +14,10 @@ min(r A, clip(r, 1 - e, 1 + e) A), with the advantage A, as in PPO (arXiv 1707.0
 where A is negative (arXiv 1912.09729): one token that has become a thousand times likelier would be the whole update.
 Where r is 1 that has the slope above.
 
+With `kl` each token of a text also pays for what the base model finds of it, b - 1 - log b with the ratio b of its
+probability there to that here (GRPO, equation 4): the mean of that is the divergence from the base, so the replica
+stays near it where rewards do not say otherwise.
+
 Shapes: B texts, T tokens, N tokens that were written, P variants.
 """
 
@@ -40,6 +44,9 @@ until a bad one is so many times likelier."""
 DRAWN_MIN = 128
 """Texts that are drawn for an evaluation, if a group after each row makes so many: 19 means of 20 are within 0.09."""
 
+KL_LOG_MAX = 10.0
+"""Of b: one token alone shall not be the whole slope."""
+
 SHOWN_MAX = 160
 """Characters of a prompt, and of a text after it, that people are shown."""
 
@@ -64,9 +71,11 @@ class PromptBatch(Batch):
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch(MarkedBatch):
-    """Prompts, each with a text after it, which is marked. advantage_B: of the text, float64."""
+    """Prompts, each with a text after it, which is marked. advantage_B: of the text, float64. base_BT: the loss of each
+    of its tokens with the base model, float64; 0 without `kl`."""
 
     advantage_B: Tensor
+    base_BT: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +125,15 @@ class Writer:
 
 
 class Reward:
-    """score: (prompt, text, columns of the row) -> reward in 0..1."""
+    """score: (prompt, text, columns of the row) -> reward in 0..1. kl: what a nat of divergence from the base costs, in
+    rewards."""
 
     names: tuple[str, ...] = ("reward", "greedy", "loss", "perplexity")
 
-    def __init__(self, score: Callable[[str, str, Mapping[str, Any]], float], writer: Writer) -> None:
+    def __init__(self, score: Callable[[str, str, Mapping[str, Any]], float], writer: Writer, kl: float = 0.0) -> None:
         self.score = score
         self.writer = writer
+        self.kl = kl
 
     def collate(self, examples: Sequence[Example], pad_token: int) -> PromptBatch:
         prompts = tuple(example for example in examples if isinstance(example, PromptExample))
@@ -136,7 +147,13 @@ class Reward:
             if isinstance(batch, EarlyBatch):
                 now_N, before_N = loss_PN.detach().flatten(), batch.before_BT[:, 1:][batch.is_target_BT()]
                 weight_N = weight_N * clipped_ratio(before_N - now_N, weight_N)
-            loss_P = (loss_PN.to(torch.float64) * weight_N.view(variants, -1)).sum(dim=1)
+            loss_PN = loss_PN.to(torch.float64)
+            cost_PN = loss_PN * weight_N.view(variants, -1)
+            if self.kl:
+                base_N = batch.base_BT[:, 1:][batch.is_target_BT()]
+                log_PN = (loss_PN - base_N.view(variants, -1)).clamp(max=KL_LOG_MAX)
+                cost_PN = cost_PN + self.kl * (log_PN.exp() - 1 - log_PN)
+            loss_P = cost_PN.sum(dim=1)
             return Score({"loss": loss_P}, torch.full_like(loss_P, self.count(batch) // variants).long(), "loss")
         return self.measure_prompts(model, batch)
 
@@ -171,8 +188,17 @@ class Reward:
         perplexity = math.exp(min(means.pop("nats"), PERPLEXITY_LOG_MAX))
         return {**means, "perplexity": perplexity}
 
-    def write(self, model: CausalModel, batch: PromptBatch, keys: Sequence[int], *, is_early: bool = False) -> Written:
-        """A group of texts for each prompt, to learn from. keys: as for `answer`. is_early: another replica learns."""
+    def write(
+        self,
+        model: CausalModel,
+        batch: PromptBatch,
+        keys: Sequence[int],
+        *,
+        is_early: bool = False,
+        base: CausalModel | None = None,
+    ) -> Written:
+        """A group of texts for each prompt, to learn from. keys: as for `answer`. is_early: another replica learns.
+        base: the model before training, for `kl`."""
         answers, group = self.answer(model, batch.examples, keys), len(keys) // len(batch.examples)
         rewards = [answer.reward for answer in answers]
         advantages = [one for k in range(0, len(rewards), group) for one in advantages_of(rewards[k : k + group])]
@@ -190,13 +216,19 @@ class Reward:
         tokens_BT, lengths_B = pad([(*prompt, *text.tokens) for prompt, text in pairs], self.writer.pad_token)
         marks_BT, _ = pad([[0] * len(prompt) + [1] * len(text.tokens) for prompt, text in pairs], 0)
         advantage_B = torch.tensor([advantages[k] for k in kept], dtype=torch.float64)
-        is_marked_BT = marks_BT.to(torch.bool)
-        parts = tokens_BT, lengths_B, is_marked_BT, advantage_B
+        texts = MarkedBatch(tokens_BT, lengths_B, marks_BT.to(torch.bool))
+        parts = tokens_BT, lengths_B, texts.is_trained_BT, advantage_B, self._base_losses(base, texts)
         if not is_early:
             return Written(WrittenBatch(*parts), *facts)
-        before_BT = torch.zeros(tokens_BT.shape, dtype=torch.float64)
-        before_BT[is_marked_BT] = torch.tensor([loss for _, text in pairs for loss in text.losses], dtype=torch.float64)
-        return Written(EarlyBatch(*parts, before_BT), *facts)
+        losses_N = torch.tensor([loss for _, text in pairs for loss in text.losses], dtype=torch.float64)
+        return Written(EarlyBatch(*parts, _placed(losses_N, texts)), *facts)
+
+    @torch.no_grad()
+    def _base_losses(self, base: CausalModel | None, texts: MarkedBatch) -> Tensor:
+        if base is None:
+            return torch.zeros(texts.tokens_BT.shape, dtype=torch.float64)
+        loss_1N, _ = measure_tokens(base, texts.to(base.device), temperature=self.writer.temperature)
+        return _placed(loss_1N[0], texts)
 
     def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:
         """Of each prompt in turn. keys: of the noise, one for each text, as many for each prompt; none: one text each,
@@ -212,6 +244,13 @@ class Reward:
             example, text = examples[k // group], writer.decode(written.tokens)
             answers.append(Answer(written, text, self.score(example.prompt, text, example.columns or {})))
         return answers
+
+
+def _placed(loss_N: Tensor, texts: MarkedBatch) -> Tensor:
+    """Losses of the marked tokens, each at its place: (B, T), float64, on the CPU."""
+    loss_BT = torch.zeros(texts.tokens_BT.shape, dtype=torch.float64)
+    loss_BT[texts.is_trained_BT] = loss_N.to("cpu", torch.float64)
+    return loss_BT
 
 
 def clipped_ratio(log_ratio_N: Tensor, advantage_N: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from torch import Tensor
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import Update
+from seedflood.training.causal import CausalModel
 from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
@@ -59,11 +60,12 @@ class Replica:
         folder: Path | None = None,
         *,
         quantize: Quantisation | None = None,
+        reference: CausalModel | None = None,
     ) -> None:
         """folder: where old epochs are put aside (`EpochCoefficients`). quantize: how matrices are stored; then the
-        weights cannot be read, only computed with."""
+        weights cannot be read, only computed with. reference: a second base model, which stays as it is."""
         settings = run.seedflood
-        self.base = base
+        self.base, self.reference = base, reference
         self.model = base.model
         self.causal = LiveModel(base.model)
         """The model as objectives see it, with the replica's weights."""

@@ -41,7 +41,7 @@ def write_texts(replica: Replica, objective: Reward, prompts: Batch, place: tupl
     begun = time.perf_counter()
     count = len(prompts.examples) * objective.writer.group
     keys = [derive_key("text", replica.subspace.run_seed, *place, text) for text in range(count)]
-    written = objective.write(replica.causal, prompts, keys, is_early=rounds > 0)
+    written = objective.write(replica.causal, prompts, keys, is_early=rounds > 0, base=replica.reference)
     return Texts(written, rounds, replica.halvings, time.perf_counter() - begun)
 
 
