@@ -23,15 +23,13 @@ IDS = {
     | {"model": "facebook/opt-125m"},
     "f6b01476188b3c84": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
     "21dc84bace17efe2": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "f7f8cc96359978bc": {"estimate": "gradient", "local_steps": 4, "clip": 8.0} | {"optimizer": "sgd"},
+    "2096d7d8cf4186fc": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 
 CHOICES = {
     "estimate": st.sampled_from(get_args(EstimateName)),
     "window": st.sampled_from(["strict", "bounded", "none"]),
-    "optimizer": st.sampled_from(["sgd", "adam"]),
-    "schedule": st.sampled_from(["root", "cosine"]),
     "rank": st.sampled_from([8, 32]),
     "refresh_period": st.sampled_from([100, 1000]),
     "steps": st.sampled_from([400, 500]),
@@ -42,10 +40,7 @@ CHOICES = {
 
 @st.composite
 def some_runs(draw):
-    keys = draw(st.fixed_dictionaries({}, optional=CHOICES))
-    if keys.get("window", "strict") != "strict":
-        keys.pop("optimizer", None)
-    return RunSettings.of(**keys)
+    return RunSettings.of(**draw(st.fixed_dictionaries({}, optional=CHOICES)))
 
 
 @pytest.mark.parametrize(("run_id", "keys"), IDS.items())
@@ -150,9 +145,10 @@ def test_no_key_stands_in_two_tables_that_can_be_there_at_once():
 
 def test_a_gradient_has_defaults_of_its_own():
     forward, gradient = SeedfloodSettings(), SeedfloodSettings(estimate="gradient")
-    assert (forward.rank, forward.optimizer, forward.schedule) == (32, "sgd", "root")
-    assert (gradient.rank, gradient.optimizer, gradient.schedule) == (16, "adam", "root")
-    assert SeedfloodSettings(estimate="gradient", window="bounded").optimizer == "sgd"
+    assert (forward.rank, forward.has_adam) == (32, False)
+    assert (gradient.rank, gradient.has_adam) == (16, True)
+    bounded = SeedfloodSettings(estimate="gradient", window="bounded")
+    assert (bounded.rank, bounded.has_adam) == (8, False)
     assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
 
 

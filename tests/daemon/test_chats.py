@@ -29,7 +29,6 @@ RUN = {
     "batch_size": 4,
     "train_examples": len(ANSWERS),
     "learning_rate": 0.006,
-    "schedule": "cosine",
     "clients": 2,
 }
 

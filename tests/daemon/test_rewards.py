@@ -169,7 +169,7 @@ async def test_who_tells_of_other_texts_or_rewards_is_named_by_all_others_and_no
 
 def test_a_run_by_reward_has_gradients_and_few_prompts_unless_it_says_something_else():
     run = load_settings(None, {"run": {"objective": {"task": "reward"}}}).run
-    assert (run.seedflood.estimate, run.seedflood.schedule, run.batch_size) == ("gradient", "constant", 4)
+    assert (run.seedflood.estimate, run.batch_size) == ("gradient", 4)
     told = {"objective": {"task": "reward"}, "batch_size": 16, "seedflood": {"rank": 16}}
     run = load_settings(None, {"run": told}).run
     assert (run.seedflood.estimate, run.seedflood.rank, run.batch_size) == ("gradient", 16, 16)

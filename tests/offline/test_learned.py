@@ -27,7 +27,7 @@ from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "steps": 12, "train_examples": 16}
-GRADIENT = {**RUN, "estimate": "gradient", "optimizer": "adam"}
+GRADIENT = {**RUN, "estimate": "gradient"}
 ORIGINS = [Identity.generate() for _ in range(2)]
 
 
@@ -94,7 +94,7 @@ def write(settings, base, bundles, closed=(), known=ORIGINS):
             journal.adopt(one)
 
 
-@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "adam"], indirect=True)
+@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "gradient"], indirect=True)
 def test_a_replay_counts_verifies_and_adds_up(stopped, base):
     bundles = bundles_of(stopped, base)
     write(stopped, base, bundles)
@@ -104,7 +104,7 @@ def test_a_replay_counts_verifies_and_adds_up(stopped, base):
     assert replayed.digest == rebuild(stopped).trainer.digest().hex()
 
 
-@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "adam"], indirect=True)
+@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "gradient"], indirect=True)
 def test_what_is_replayed_is_the_node_of_the_file_wherever_the_command_is_run_and_it_is_named(
     base, tmp_path, monkeypatch, capsys
 ):
@@ -219,7 +219,7 @@ def test_a_node_that_runs_is_exported_and_does_not_notice(monkeypatch, capsys, b
     assert json.loads(out)["digest"] != bytes(32).hex()
 
 
-@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "adam"], indirect=True)
+@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "gradient"], indirect=True)
 def test_what_is_heard_of_a_step_that_is_not_complete_is_left_out(stopped, base):
     """Strict windows: the second host is one step behind. Two steps behind it can only have left."""
     bundles = bundles_of(stopped, base)

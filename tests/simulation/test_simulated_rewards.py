@@ -27,7 +27,7 @@ class Learner(Ledger):
 
     @staticmethod
     def fresh():
-        run = {"estimate": "gradient", "optimizer": "adam", "rank": 1, "clients": PLAN.clients, "steps": PLAN.steps}
+        run = {"estimate": "gradient", "rank": 1, "clients": PLAN.clients, "steps": PLAN.steps}
         return tiny_replica(refresh_period=PLAN.refresh_period, **run)
 
     def apply(self, updates):

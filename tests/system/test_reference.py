@@ -19,7 +19,7 @@ from seedflood.training.seedflood.estimate import to_fixed_point
 from seedflood.training.seedflood.replica import Replica
 
 sys.path.append(str(Path(__file__).parent.parent / "training"))
-from reference import dense_losses, dense_weights, direction, distinct_parameters
+from reference import dense_losses, dense_weights, direction, distinct_parameters, root
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.shared]
 
@@ -46,7 +46,7 @@ def run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     arguments += ["--steps", str(STEPS), "--folder", str(folder), "--export", str(folder.parent / "export")]
     arguments += ["--evaluate-every", "0", "--set", "node.evaluate_examples=0"]
-    arguments += ["--set", "run.seedflood.schedule=constant", "--json"]
+    arguments += ["--json"]
     ran = run_command(*arguments)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["digests_equal"]
@@ -95,7 +95,7 @@ def train_naively(run: Path, steps: int) -> dict[str, torch.Tensor]:
                 measured.append((seed, scalar))
             for seed, scalar in measured:
                 for index, parameter in enumerate(parameters):
-                    alpha = scalar * 2.0**-20 * replica.learning_rate / rows.clients
+                    alpha = root(step) * scalar * 2.0**-20 * replica.learning_rate / rows.clients
                     parameter.sub_(direction(replica.subspace, epoch, seed, index), alpha=alpha)
     return {name: parameter.detach() for name, parameter in distinct_parameters(model)}
 

@@ -82,7 +82,6 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 def tiny_settings(**changes: object) -> RunSettings:
     return RunSettings.of(
         **{
-            "schedule": "constant",
             "rank": 4,
             "refresh_period": 10,
             "clients": 2,
@@ -138,10 +137,15 @@ def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return sorted(found, key=lambda one: (re.sub("[0-9]", "", one[0]), [*map(int, re.findall("[0-9]+", one[0]))]))
 
 
+def root(step: int) -> float:
+    """What is left of the learning rate at a step."""
+    return (100 / (100 + step)) ** 0.5
+
+
 def dense_weights(
     model: nn.Module, subspace: Subspace, updates: Iterable[Update], *, refresh_period: int, rate: float
 ) -> dict[str, Tensor]:
-    """Weights after updates, float64: `theta - rate sum_updates alpha z`. rate: learning rate / clients."""
+    """Weights after updates, float64: `theta - rate sum_updates root(step) alpha z`. rate: learning rate / clients."""
     updates = list(updates)
     weights: dict[str, Tensor] = {}
     for index, (name, parameter) in enumerate(distinct_parameters(model)):
@@ -153,7 +157,7 @@ def dense_weights(
             epoch = update.step // refresh_period
             seed = probe_seed(subspace.run_seed, update.origin, update.step)
             z = direction(subspace, epoch, seed, index, bases[epoch])
-            weight -= rate * update.told[1] * 2.0**-20 * z
+            weight -= rate * root(update.step) * update.told[1] * 2.0**-20 * z
         weights[name] = weight
     return weights
 

@@ -1,7 +1,7 @@
 """`[run]`: what every algorithm has, what the hosts learn (`[run.objective]`), and a table for each algorithm.
 
 It is equal on all hosts, and its hash is the run id. The hash covers a schema version and the values that differ from
-their defaults, so a new key with a default changes no run. A default may follow from other keys (adam for gradients).
+their defaults, so a new key with a default changes no run. A default may follow from other keys (rank of gradients).
 Then a value counts as different if it is not what would follow. So it makes no difference whether a host writes a
 default out or leaves it out: what counts is how the hosts train. This holds as long as the defaults stay what they are.
 Under one schema version no released default ever changes (`tests/config/defaults.json`).
@@ -31,7 +31,7 @@ WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat", "r
 """Tasks without rows of their own: each host says in `[node] data` where it has them."""
 
 
-OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient", "schedule": "constant"}}
+OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient"}}
 """What a run of task "reward" has that says nothing else: each of four prompts gets a group of texts."""
 
 KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature", "kl", "ahead")

@@ -39,21 +39,11 @@ class SeedfloodSettings(AlgorithmSettings):
         description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
         "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
     )
-    optimizer: Literal["sgd", "adam"] = Field(
-        default_factory=lambda known: "adam" if _has_gradient(known) and known.get("window") == "strict" else "sgd",
-        description="What is done with the sum of a step; adam needs strict windows. Default: sgd, and adam for "
-        "gradients in strict windows.",
-    )
-    schedule: Literal["root", "constant", "cosine"] = Field(
-        "root",
-        description="How the learning rate goes down after that. root: with the root of time, however long the run is; "
-        'cosine: to zero at its end. Default: root; of task "reward" constant.',
-    )
     rank: int = Field(
         default_factory=lambda known: _default_rank(known),
         ge=1,
         le=1024,
-        description="Columns of each basis. Default: 32; for gradients 16 with adam, and 8 without.",
+        description="Columns of each basis. Default: 32; for gradients 16 in strict windows, and 8 in others.",
     )
     refresh_period: int = Field(
         default_factory=lambda known: _whole_rounds(100, known) if _has_gradient(known) else 1000,
@@ -64,7 +54,7 @@ class SeedfloodSettings(AlgorithmSettings):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="Default: by estimate, optimizer, rank and shapes of the model. With adam, "
+        description="Default: by estimate, window, rank and shapes of the model. Of gradients in strict windows, "
         "how far a step moves a weight matrix along each told coordinate (Frobenius norm).",
     )
     stop_after: int | None = Field(
@@ -87,11 +77,12 @@ class SeedfloodSettings(AlgorithmSettings):
             raise ValueError(
                 'stop_after needs losses that all hosts hold alike: set window = "strict", or take stop_after out'
             )
-        if self.optimizer != "sgd" and self.window != "strict":
-            raise ValueError(
-                'optimizer = "adam" goes by steps, which must be complete: set window = "strict", or optimizer = "sgd"'
-            )
         return self
+
+    @property
+    def has_adam(self) -> bool:
+        """Does Adam make a step of what was told? It goes by steps, which must be complete. Else it is the sum."""
+        return self.estimate == "gradient" and self.window == "strict"
 
     @property
     def stop_epochs(self) -> int | None:
@@ -151,7 +142,7 @@ def _has_gradient(known: Mapping[str, Any]) -> bool:
 def _default_rank(known: Mapping[str, Any]) -> int:
     if not _has_gradient(known):
         return 32
-    return 16 if known.get("optimizer") == "adam" else 8
+    return 16 if known.get("window") == "strict" else 8
 
 
 def _whole_rounds(steps: int, known: Mapping[str, Any]) -> int:

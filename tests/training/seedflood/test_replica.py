@@ -165,10 +165,10 @@ def test_a_sum_that_tells_of_senseless_halvings_stops_nothing(halvings):
 
 def test_a_sum_is_the_integers_of_all_slots_in_little_endian():
     replica = tiny_replica()
-    replica.apply([Update(0, 3, (5, -(1 << 32)))])
+    replica.apply([Update(0, 0, (5, -(1 << 32)))])
     numbers = struct.unpack(f"<{replica.subspace.numbers}q", unpack(replica.sum_epoch(0), replica.epoch_bytes))
     assert not any(numbers[replica.subspace.size :])
-    sign_S = replica.subspace.coordinates(0, torch.tensor([probe_seed(7, 0, 3)]))[2][0]
+    sign_S = replica.subspace.coordinates(0, torch.tensor([probe_seed(7, 0, 0)]))[2][0]
     assert sum(numbers) == -int(sign_S.sum()) << 32
     assert set(numbers) == {0, 1 << 32, -(1 << 32)}
     assert sum(map(abs, numbers)) == len(replica.slots) << 32

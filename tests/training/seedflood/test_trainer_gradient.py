@@ -19,7 +19,7 @@ RUN = {
     "local_steps": 2,
     "steps": 12,
 }
-TOLD = [{}, {"optimizer": "sgd"}]
+TOLD = [{}, {"window": "bounded"}]
 
 
 def make_trainer(node=None, **changes):
@@ -38,7 +38,7 @@ def advance(trainer, step):
     return updates
 
 
-@pytest.fixture(scope="module", params=TOLD, ids=["adam", "sgd"])
+@pytest.fixture(scope="module", params=TOLD, ids=["adam", "sum"])
 def ran(request):
     """A trainer after ten steps, its settings and all that was told."""
     trainer = make_trainer(**request.param)

@@ -123,7 +123,7 @@ class SeedfloodEngine(Engine):
 
     def assemble(self, shell: Shell, member: Member) -> None:
         run, node, trainer = self._settings.run, self._settings.node, self.trainer
-        step_reach = None if run.seedflood.optimizer == "sgd" else int(STEP_MAX)
+        step_reach = int(STEP_MAX) if run.seedflood.has_adam else None
         replica = trainer.replica
         form = Form(replica.epoch_bytes, replica.left_bytes, trainer.telling, step_reach)
         rules = make_rules(run, trainer.base_digest, form)

@@ -43,7 +43,7 @@ from seedflood.training.seedflood.control import (
     block_length,
 )
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Adam, Integers, State, begin
-from seedflood.training.seedflood.schedule import Schedule
+from seedflood.training.seedflood.schedule import Factor, factor_of
 from seedflood.training.seedflood.shelf import Place, Shelf
 from seedflood.training.seedflood.subspace import Subspace
 from seedflood.training.seedflood.telling import Reader
@@ -81,30 +81,30 @@ def make_aggregation(
     """default_rate: the learning rate of a run that names none. folder: where old epochs are put aside."""
     settings = run.seedflood
     learning_rate = settings.learning_rate or default_rate
-    reader, schedule = Reader(telling, subspace), Schedule.of(run)
+    reader, factor = Reader(telling, subspace), factor_of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
     if settings.window != "strict":
-        return PlainSum(reader, schedule, -learning_rate / run.clients * 2.0**-unit_bits)
+        return PlainSum(reader, factor, -learning_rate / run.clients * 2.0**-unit_bits)
     told = run.clients / settings.turn_rounds(run.clients)
     optimiser, unit = None, -learning_rate / told * 2.0**-unit_bits
-    if settings.optimizer != "sgd":
+    if settings.has_adam:
         optimiser = Adam(learning_rate, 2.0**-unit_bits / told, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
-    return Stepwise(unit, reader, schedule, optimiser, Shelf(folder), run, learning_rate / default_rate)
+    return Stepwise(unit, reader, factor, optimiser, Shelf(folder), run, learning_rate / default_rate)
 
 
 class PlainSum:
     """The sum of the updates: exact, and the same in any order. Each integer is multiplied with the factor of its step
     (`schedule`)."""
 
-    def __init__(self, reader: Reader, schedule: Schedule, unit: float) -> None:
+    def __init__(self, reader: Reader, factor: Factor, unit: float) -> None:
         self.unit = unit
         self._reader = reader
-        self._schedule = schedule
+        self._factor = factor
 
     def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         sum_E = held_E.clone()
-        self._reader.add(sum_E, epoch, updates, [self._schedule.factor(update.step) for update in updates])
+        self._reader.add(sum_E, epoch, updates, [self._factor(update.step) for update in updates])
         return sum_E
 
     note = preview = adopted = changed
@@ -163,7 +163,7 @@ class Stepwise:
         self,
         unit: float,
         reader: Reader,
-        schedule: Schedule,
+        factor: Factor,
         optimiser: Adam | None,
         shelf: Shelf,
         run: RunSettings,
@@ -174,7 +174,7 @@ class Stepwise:
         self._defaults = defaults
         self._reader = reader
         self._size = reader.size
-        self._schedule = schedule
+        self._factor = factor
         self._optimiser = optimiser
         self._refresh_period = run.seedflood.refresh_period
         self._stop_epochs = run.seedflood.stop_epochs
@@ -268,7 +268,7 @@ class Stepwise:
         state, control, past, is_over = point
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
-        moved = self._move(state, epoch, updates, max(1, self._schedule.factor(step) >> control.halvings))
+        moved = self._move(state, epoch, updates, max(1, self._factor(step) >> control.halvings))
         if step == 0 and self._defaults > 2.0**control.halvings:
             step_F = moved.increment_F - state.increment_F
             promises = [self._reader.promise(update, step_F) * self.unit for update in updates]

@@ -64,12 +64,12 @@ REWARD_PART = 1 / 8
 def default_learning_rate(
     settings: SeedfloodSettings, shapes: Sequence[tuple[int, ...]], task: str | None = None
 ) -> float:
-    """The largest learning rate of a run, by estimate, optimizer, rank, the shapes of all parameters, and whether the
+    """The largest learning rate of a run, by estimate, window, rank, the shapes of all parameters, and whether the
     task is "reward"."""
     if task == "reward":
         return default_learning_rate(settings, shapes) * REWARD_PART
     parameters_count = sum(map(math.prod, shapes))
-    if settings.optimizer == "adam":
+    if settings.has_adam:
         matrices = sum(len(shape) == 2 for shape in shapes)
         return ADAM_RATE / math.sqrt(max(1, matrices) * settings.rank**3)  # exact: a root is rounded correctly
     if settings.estimate != "gradient":

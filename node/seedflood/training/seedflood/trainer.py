@@ -29,7 +29,7 @@ from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
-from seedflood.training.seedflood.schedule import ONE, Schedule
+from seedflood.training.seedflood.schedule import ONE, factor_of
 from seedflood.training.seedflood.telling import tell
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
@@ -78,7 +78,7 @@ class Trainer:
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many parameters there are, and how many bytes they take."""
         self.replica = make_replica(run, base, node)
-        self._rate, self._schedule = self.replica.learning_rate, Schedule.of(run)
+        self._rate, self._factor = self.replica.learning_rate, factor_of(run)
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
         self._shown: tuple[Mapping[str, float], Mapping[str, str]] = {}, {}
@@ -88,7 +88,7 @@ class Trainer:
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
-        return self._rate * self._schedule.factor(step) / ONE * 2.0**-halvings
+        return self._rate * self._factor(step) / ONE * 2.0**-halvings
 
     @property
     def dtype(self) -> str:
