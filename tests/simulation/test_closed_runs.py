@@ -103,6 +103,13 @@ def test_a_run_that_begins_with_hosts_that_were_admitted_meanwhile_waits_for_non
     assert result.is_good, (result.violations, result.stuck)
 
 
+@pytest.mark.parametrize(("topology", "seed"), [("grid", 67), ("grid", 25), ("bridge", 11), ("random-regular", 61)])
+def test_who_was_away_when_the_others_went_on_without_a_removed_host_can_join(topology, seed):
+    """It holds the bundles of the epoch whose certificate shows the first roster to be over, and not that one."""
+    result = runs.simulate(runs.Plan(clients=6, topology=topology, seed=seed, window="bounded", closed=True))
+    assert result.is_good, (result.violations, result.stuck)
+
+
 @pytest.mark.parametrize(("window", "seed"), [("strict", 1), ("strict", 3), ("bounded", 2), ("none", 2)])
 def test_a_host_that_is_removed_loses_its_links_at_once_and_nobody_waits_for_it(window, seed):
     world = make_world("complete", 5, window=window, steps=24, seed=seed, weather=STORMY)

@@ -232,9 +232,9 @@ def test_whatever_rosters_hosts_have_heard_of_no_two_sums_of_one_epoch_have_cert
         assert all(len(sums) == 1 for sums in world.found.values())
 
 
-def following(*rosters, clients, us=A, epochs=()):
+def following(*rosters, clients, us=A, epochs=(), steps=20):
     """The votes as a host knows them that has the last of these rosters, after certificates of some epochs."""
-    rules = make_rules(clients=clients, refresh_period=PERIOD, window="bounded", steps=20)
+    rules = make_rules(clients=clients, refresh_period=PERIOD, window="bounded", steps=steps)
     certificates = Certificates(rules, Gate(verify, OPERATOR, "", rosters[-1]), Membership(), us.id)
     for number, voters, serial in epochs:
         voted = [one.vote(epoch(number, A.held(2)))._replace(serial=serial) for one in voters]
@@ -260,6 +260,19 @@ def test_removed_hosts_count_until_an_epoch_has_a_certificate_without_them():
     assert gone_on.suffices(1, by(2, sum_of[1], A, B))
     assert not gone_on.suffices(1, by(0, sum_of[1], A, B)), "by the first roster they are too few"
     assert not gone_on.suffices(0, by(2, sum_of[0], A, B)), "the epoch before knew nothing of it"
+
+
+def test_votes_that_show_a_roster_to_be_over_are_told_as_long_as_the_run_lasts():
+    """Who holds the bundles of that epoch, and so asks for no sum of it, could not believe any later one."""
+    last = CERTIFIED_EPOCHS_TOLD + 5
+    donor, late = (following(FIRST, TWO_LESS, clients=5, us=one, steps=100) for one in (A, C))
+    for number in range(last + 1):
+        found(donor, *by(2, epoch(number, A.held(2)), *(A, B, C)[: 2 if number else 3]))
+    assert {vote.epoch for vote in donor.told()} == {0, *range(last + 1 - CERTIFIED_EPOCHS_TOLD, last + 1)}
+    certificate = donor.certificate(last, A.vote(epoch(last, A.held(2))).digests)
+    assert not late.suffices(last, certificate)
+    found(late, *donor.told())
+    assert late.suffices(last, certificate)
 
 
 def test_a_certificate_of_those_who_have_not_heard_of_a_removal_keeps_the_removed_in_the_count():

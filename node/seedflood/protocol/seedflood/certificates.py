@@ -55,7 +55,8 @@ EPOCHS_TOLD_MAX = 64
 """Of how many epochs without a certificate, the earliest ones, votes are looked at and told at once."""
 
 CERTIFIED_EPOCHS_TOLD = 16
-"""Of how many epochs with a certificate, the latest ones, votes are kept and told."""
+"""Of how many epochs with a certificate, the latest ones, votes are kept and told; and of those that show rosters to be
+over, since who does not know that would want more votes on later ones."""
 
 DOUBLES_MAX = 64
 """Of so many hosts two votes on one epoch are kept."""
@@ -167,7 +168,7 @@ class Certificates:
         if not is_known and serial > max((known for one, known in self._floors.items() if one <= epoch), default=0):
             self._floors = {one: known for one, known in self._floors.items() if one < epoch or known > serial}
             self._floors[epoch] = serial
-        kept = sorted(self._certified.keys() & self._votes.keys())
+        kept = sorted(self._certified.keys() & self._votes.keys() - self._floors.keys())
         for one in kept[:-CERTIFIED_EPOCHS_TOLD]:
             del self._votes[one]
 

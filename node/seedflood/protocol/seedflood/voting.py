@@ -120,23 +120,29 @@ class Voting:
         if not (self._is_changed or self._presence.changed or serial != self._serial):
             return []
         self._is_changed, self._serial = False, serial
+        self._count()
+        return self._closings.agreed()
+
+    def _count(self) -> None:
         for epoch, digests in self._certificates.review():
             for origin in self._certificates.against(epoch, digests):
                 if origin not in self.misvoting:
                     self.misvoting[origin] = name = self._presence.membership.name(origin)
                     self._outbox.tell("a host signs another sum than the others", "error", member=name, epoch=epoch)
-        return self._closings.agreed()
 
     def signed(self, closed: ClosedEpoch) -> EpochDigest | None:
-        """The digests of a sum that somebody gives us, if it comes with a certificate. Raises PeerError for a wrong
-        signature."""
+        """The digests of a sum that somebody gives us, if it has a certificate. Who made that may know by earlier
+        epochs that a roster is over, and we may hold only the bundles of these. So we count the votes first that we
+        have been told. Raises PeerError for a wrong signature."""
         votes = closed.certificate
         if not votes or {(vote.epoch, vote.digests) for vote in votes} != {(closed.epoch, votes[0].digests)}:
             return None
+        self._count()
         digests, known = votes[0].digests, self._certificates.of(closed.epoch)
         if known is not None:
             return digests if known == digests else None
-        admitted = {vote.origin: vote for vote in votes if self._admission.admits_vote(vote)}
+        told = self._certificates.votes_for(closed.epoch, digests)
+        admitted = {vote.origin: vote for vote in (*told, *filter(self._admission.admits_vote, votes))}
         return digests if self._certificates.suffices(closed.epoch, admitted.values()) else None
 
     def ask(self, now: float) -> None:
