@@ -275,6 +275,21 @@ def test_votes_that_show_a_roster_to_be_over_are_told_as_long_as_the_run_lasts()
     assert late.suffices(last, certificate)
 
 
+def test_who_was_given_the_sum_that_shows_a_roster_to_be_over_tells_its_votes():
+    given = following(FIRST, TWO_LESS, clients=5, us=D, epochs=[(0, (A, B, C), 2)])
+    assert {(vote.origin, vote.epoch) for vote in given.told()} == {(one.id, 0) for one in (A, B, C)}
+
+
+def test_our_vote_that_shows_a_roster_to_be_over_does_not_hide_that_later_ones_are_forgotten():
+    run, last = following(FIRST, TWO_LESS, clients=5, steps=100), CERTIFIED_EPOCHS_TOLD + 5
+    for number in range(last + 1):
+        found(run, *by(2, epoch(number, A.held(2)), *(A, B, C)[: 2 if number else 3]))
+    assert run.ours_on(0) is not None
+    assert run.ours_on(3) is None
+    assert run.serial_for(3) is None
+    assert run.serial_for(last + 1) == 2
+
+
 def test_a_certificate_of_those_who_have_not_heard_of_a_removal_keeps_the_removed_in_the_count():
     run = following(FIRST, TWO_LESS, clients=5, epochs=[(0, (A, B, C), 0)])
     assert not run.suffices(1, by(2, epoch(1, A.held(2)), A, B))

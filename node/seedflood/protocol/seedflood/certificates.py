@@ -122,10 +122,11 @@ class Certificates:
         """By which roster we vote on an epoch: by ours, but by none that is newer than those of our votes on later
         epochs. None: it is too late for a vote, since we do not know all of these any more."""
         ours, roster = {vote.epoch: vote.serial for vote in self.ours()}, self._gate.roster
+        recent = min(ours.keys() - self._floors.keys(), default=epoch)  # others before it may be forgotten
         if not self.is_by_majority or roster is None:
             return 0
         later = [serial for one, serial in ours.items() if one > epoch]
-        return None if later and epoch < min(ours) else min([roster.changed_at, *later])
+        return None if later and epoch < recent else min([roster.changed_at, *later])
 
     def votes_on(self, epoch: int) -> list[Vote]:
         return list(self._votes.get(epoch, {}).values())
@@ -151,8 +152,16 @@ class Certificates:
         return tuple(vote for vote in self._votes.get(epoch, {}).values() if vote.digests == digests)
 
     def certificate(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
-        """Of these votes no more than it takes, where a majority is enough."""
-        votes = tuple(vote for vote in self.votes_for(epoch, digests) if vote.origin not in self.doubles)
+        """Of the votes for this sum no more than it takes, where a majority is enough."""
+        return self.fewest(epoch, self.undoubted(epoch, digests))
+
+    def undoubted(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
+        """The votes for this sum, of hosts that do not contradict themselves."""
+        return tuple(vote for vote in self.votes_for(epoch, digests) if vote.origin not in self.doubles)
+
+    def fewest(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
+        """Of votes that say the same no more than it takes, where a majority is enough."""
+        votes = tuple(votes)
         return (self.is_by_majority and self._majority(epoch, votes)) or votes
 
     def against(self, epoch: int, digests: EpochDigest) -> list[OriginId]:
@@ -161,13 +170,15 @@ class Certificates:
         return [one.origin for one in votes if one.digests[0] == digests[0] and one.digests[1] != digests[1]]
 
     def note(self, epoch: int, digests: EpochDigest, votes: Iterable[Vote]) -> None:
-        """This epoch has a certificate, these votes: it was found here, or came with a sum."""
+        """This epoch has a certificate, these votes, which were checked: it was found here, or came with a sum."""
+        votes = tuple(votes)
         is_known, serial = epoch in self._certified, min((vote.serial for vote in votes), default=0)
         self._certified[epoch] = digests
         self._lagging.pop(epoch, None)
         if not is_known and serial > max((known for one, known in self._floors.items() if one <= epoch), default=0):
             self._floors = {one: known for one, known in self._floors.items() if one < epoch or known > serial}
             self._floors[epoch] = serial
+            self._votes[epoch] = {vote.origin: vote for vote in votes} | self._votes.get(epoch, {})
         kept = sorted(self._certified.keys() & self._votes.keys() - self._floors.keys())
         for one in kept[:-CERTIFIED_EPOCHS_TOLD]:
             del self._votes[one]

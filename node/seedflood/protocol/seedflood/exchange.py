@@ -224,12 +224,12 @@ class Exchange:
             return
         before = applied_before(self._presence.algorithm.step, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
-        signed = self.voting.signed(closed)
-        if signed is None or not is_over:
+        certified = self.voting.certified(closed)
+        if certified is None or not is_over:
             name = self._presence.membership.name(peer)
             self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch, donor=name)
             self._admission.refuse("unsigned sum")
-        elif holdings.receive_epoch(closed, signed):
+        elif holdings.receive_epoch(certified, certified.certificate[0].digests):
             self.donors.progressed(peer, holdings.frontier)
             if is_held:
                 self.watch.outdate(now)

@@ -8,6 +8,7 @@ not compacted for long the log tells why, and for whom it waits.
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
@@ -50,6 +51,8 @@ class Voting:
         self._outbox = outbox
         self._run_id, self._period = rules.run_id, rules.refresh_period
         self._is_changed = False
+        self._counted: int | None = None
+        """The serial of the roster when all votes were counted last; None if others have come since."""
         self._serial = 0
         """Of the roster when certificates were looked for last."""
         self._waiting: list[int] = []
@@ -71,7 +74,7 @@ class Voting:
 
     def cast(self, closed: ClosedEpoch, digests: EpochDigest, now: float) -> None:
         """Votes for our sum, unless we have voted on its epoch. We look at it again in any case."""
-        ours, self._is_changed = self._presence.ours, True
+        ours, self._is_changed, self._counted = self._presence.ours, True, None
         serial = self._certificates.serial_for(closed.epoch)
         if self._certificates.ours_on(closed.epoch) is None and serial is not None:
             self._presence.declare_new_neighbours()
@@ -86,19 +89,17 @@ class Voting:
         """Takes votes that are news, and passes them on. A neighbour that tells nothing but its own votes, which are
         known, is told all on these epochs. Raises PeerError for a wrong signature."""
         certificates, ours = self._certificates, self._presence.ours.origin
-        news = []
         votes = tuple(votes)
         self._presence.neighbours.hear_gathered(peer, votes)
-        for vote in votes:
-            if certificates.is_news(vote) and self._admission.admits_vote(vote):
-                news.append(vote)
-                if not certificates.take(vote):
-                    name = self._presence.membership.name(vote.origin)
-                    self._outbox.tell("a host votes twice", "error", member=name, epoch=vote.epoch)
+        news = [vote for vote in votes if certificates.is_news(vote) and self._admission.admits_vote(vote)]
+        for vote in news:
+            if not certificates.take(vote):
+                name = self._presence.membership.name(vote.origin)
+                self._outbox.tell("a host votes twice", "error", member=name, epoch=vote.epoch)
         if any(vote.origin == ours for vote in news):
             self._keep()
         if news:
-            self._is_changed = True
+            self._is_changed, self._counted = True, None
             self._presence.neighbours.gather(news, peer)
         elif all(vote.origin == peer for vote in votes):
             known = [vote for epoch in {vote.epoch for vote in votes} for vote in certificates.votes_on(epoch)]
@@ -115,35 +116,43 @@ class Voting:
 
     def review(self) -> list[ClosedEpoch]:
         """Called when votes or members have changed. Returns the sums that may take the place of bundles now."""
-        roster = self._admission.gate.roster
-        serial = roster.serial if roster is not None else 0
+        serial = self._roster_serial
         if not (self._is_changed or self._presence.changed or serial != self._serial):
             return []
         self._is_changed, self._serial = False, serial
         self._count()
         return self._closings.agreed()
 
+    @property
+    def _roster_serial(self) -> int:
+        roster = self._admission.gate.roster
+        return roster.serial if roster is not None else 0
+
     def _count(self) -> None:
+        self._counted = self._roster_serial
         for epoch, digests in self._certificates.review():
             for origin in self._certificates.against(epoch, digests):
                 if origin not in self.misvoting:
                     self.misvoting[origin] = name = self._presence.membership.name(origin)
                     self._outbox.tell("a host signs another sum than the others", "error", member=name, epoch=epoch)
 
-    def signed(self, closed: ClosedEpoch) -> EpochDigest | None:
-        """The digests of a sum that somebody gives us, if it has a certificate. Who made that may know by earlier
-        epochs that a roster is over, and we may hold only the bundles of these. So we count the votes first that we
-        have been told. Raises PeerError for a wrong signature."""
+    def certified(self, closed: ClosedEpoch) -> ClosedEpoch | None:
+        """A sum that somebody gives us with a certificate of votes that were checked, if there is one. Who made its own
+        may know by earlier epochs that a roster is over, and we may hold only the bundles of these. So we count the
+        votes first that we have been told. Raises PeerError for a wrong signature."""
         votes = closed.certificate
         if not votes or {(vote.epoch, vote.digests) for vote in votes} != {(closed.epoch, votes[0].digests)}:
             return None
-        self._count()
+        if self._counted != self._roster_serial:
+            self._count()
         digests, known = votes[0].digests, self._certificates.of(closed.epoch)
-        if known is not None:
-            return digests if known == digests else None
-        told = self._certificates.votes_for(closed.epoch, digests)
-        admitted = {vote.origin: vote for vote in (*told, *filter(self._admission.admits_vote, votes))}
-        return digests if self._certificates.suffices(closed.epoch, admitted.values()) else None
+        if known not in (None, digests):
+            return None
+        told = self._certificates.undoubted(closed.epoch, digests)
+        admitted = {vote.origin: vote for vote in (*told, *filter(self._admission.admits_vote, votes))}.values()
+        if not admitted or not (known == digests or self._certificates.suffices(closed.epoch, admitted)):
+            return None
+        return replace(closed, certificate=self._certificates.fewest(closed.epoch, admitted))
 
     def ask(self, now: float) -> None:
         """Once per comparison period: if an epoch has no certificate for long, asks the neighbours for votes, by
