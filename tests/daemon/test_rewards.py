@@ -26,9 +26,9 @@ def rows(tmp_path):
     return str(path)
 
 
-@pytest.mark.parametrize("ahead", [0, 2])
-async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_and_more_reward(cluster, rows, ahead):
-    run = {**RUN, "clients": 3, "refresh_period": 12, "learning_rate": 0.1, "ahead": ahead}
+@pytest.mark.parametrize(("ahead", "kl"), [(0, 0.0), (2, 0.05)])
+async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_and_more_reward(cluster, rows, ahead, kl):
+    run = {**RUN, "clients": 3, "refresh_period": 12, "learning_rate": 0.1, "ahead": ahead, "kl": kl}
     await cluster.start("a", [], run, {"data": rows, "evaluate_examples": 16})
     await cluster.start("b", ["a"], run, {"data": rows, "dtype": "bfloat16", "micro_batch": 3})
     c = await cluster.start("c", ["a", "b"], run, {"data": rows})
@@ -79,6 +79,13 @@ def test_settings_with_which_nothing_can_be_rewarded_are_refused(changes, senten
     objective = {"task": "reward", **changes.get("objective", {})}
     with pytest.raises(ConfigError, match=sentence):
         load_settings(None, {"run": {**changes, "objective": objective}, "node": {"data": "rows.jsonl"}})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "nf4"])
+def test_a_host_that_saves_memory_holds_no_second_model(dtype):
+    run = {"objective": {"task": "reward", "kl": 0.1}}
+    with pytest.raises(ConfigError, match="set another dtype, or kl = 0"):
+        load_settings(None, {"run": run, "node": {"dtype": dtype, "data": "rows.jsonl"}})
 
 
 @pytest.mark.parametrize("changes", [{"objective": {"ahead": 1}}, {"seedflood": {"local_steps": 2}}])

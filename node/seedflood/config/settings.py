@@ -82,6 +82,11 @@ class Settings(Section):
             return self
         if self.run.mode != "seedflood":
             raise ValueError(f'[node] dtype = "{self.node.dtype}" is for mode = "seedflood": leave it out')
+        if self.run.objective.kl:
+            raise ValueError(
+                f'[node] dtype = "{self.node.dtype}" saves no memory where kl needs the base model beside it: set '
+                "another dtype, or kl = 0 in [run.objective]"
+            )
         table = self.run.seedflood
         columns = -(-self.run.steps // table.refresh_period) * table.rank
         if columns > QUANTIZED_COLUMNS_MAX:

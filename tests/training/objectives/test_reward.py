@@ -13,6 +13,7 @@ from seedflood.training.objectives.batches import TextBatch, pad
 from seedflood.training.objectives.language_modelling import measure_tokens
 from seedflood.training.objectives.reward import (
     CLIP,
+    KL_LOG_MAX,
     RATIO_MAX,
     SHOWN_MAX,
     EarlyBatch,
@@ -22,6 +23,7 @@ from seedflood.training.objectives.reward import (
     WrittenBatch,
     advantages_of,
     clipped_ratio,
+    divergence,
 )
 from seedflood.training.seedflood.rewarded import measure_rewarded
 
@@ -231,6 +233,15 @@ def test_each_token_pays_for_what_the_base_model_finds_of_it(is_early, temperatu
     ratio_N = torch.linspace(-1, 1, int(batch.is_trained_BT.sum()), dtype=torch.float64).exp()
     costs = [objective.measure(replica.causal, batch).minimised_sums.item() for objective in (held, free)]
     assert costs[0] - costs[1] == pytest.approx(0.3 * float((ratio_N - 1 - ratio_N.log()).sum()), abs=1e-4)
+
+
+@given(st.floats(-5, 40))
+def test_no_token_is_pulled_to_the_base_model_harder_than_one_that_is_20_times_likelier_there(log_ratio):
+    log_N = torch.tensor([log_ratio], dtype=torch.float64, requires_grad=True)
+    cost_N = divergence(log_N)
+    cost_N.sum().backward()
+    assert cost_N.item() >= -1e-12
+    assert log_N.grad.item() == pytest.approx(min(math.exp(log_ratio), math.exp(KL_LOG_MAX)) - 1)
 
 
 def test_what_is_held_to_the_base_model_moves_towards_it():

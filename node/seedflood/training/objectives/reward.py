@@ -44,8 +44,8 @@ until a bad one is so many times likelier."""
 DRAWN_MIN = 128
 """Texts that are drawn for an evaluation, if a group after each row makes so many: 19 means of 20 are within 0.09."""
 
-KL_LOG_MAX = 10.0
-"""Of b: one token alone shall not be the whole slope."""
+KL_LOG_MAX = 3.0
+"""Of b: beyond it the cost grows as a line, for one token alone shall not be the whole slope."""
 
 SHOWN_MAX = 160
 """Characters of a prompt, and of a text after it, that people are shown."""
@@ -151,8 +151,7 @@ class Reward:
             cost_PN = loss_PN * weight_N.view(variants, -1)
             if self.kl:
                 base_N = batch.base_BT[:, 1:][batch.is_target_BT()]
-                log_PN = (loss_PN - base_N.view(variants, -1)).clamp(max=KL_LOG_MAX)
-                cost_PN = cost_PN + self.kl * (log_PN.exp() - 1 - log_PN)
+                cost_PN = cost_PN + self.kl * divergence(loss_PN - base_N.view(variants, -1))
             loss_P = cost_PN.sum(dim=1)
             return Score({"loss": loss_P}, torch.full_like(loss_P, self.count(batch) // variants).long(), "loss")
         return self.measure_prompts(model, batch)
@@ -199,6 +198,7 @@ class Reward:
     ) -> Written:
         """A group of texts for each prompt, to learn from. keys: as for `answer`. is_early: another replica learns.
         base: the model before training, for `kl`."""
+        assert (base is not None) == (self.kl > 0), "texts are held to a base model, or to none"
         answers, group = self.answer(model, batch.examples, keys), len(keys) // len(batch.examples)
         rewards = [answer.reward for answer in answers]
         advantages = [one for k in range(0, len(rewards), group) for one in advantages_of(rewards[k : k + group])]
@@ -217,18 +217,23 @@ class Reward:
         marks_BT, _ = pad([[0] * len(prompt) + [1] * len(text.tokens) for prompt, text in pairs], 0)
         advantage_B = torch.tensor([advantages[k] for k in kept], dtype=torch.float64)
         texts = MarkedBatch(tokens_BT, lengths_B, marks_BT.to(torch.bool))
-        parts = tokens_BT, lengths_B, texts.is_trained_BT, advantage_B, self._base_losses(base, texts)
+        parts = tokens_BT, lengths_B, texts.is_trained_BT, advantage_B, self._base_losses(model, base, texts)
         if not is_early:
             return Written(WrittenBatch(*parts), *facts)
         losses_N = torch.tensor([loss for _, text in pairs for loss in text.losses], dtype=torch.float64)
         return Written(EarlyBatch(*parts, _placed(losses_N, texts)), *facts)
 
     @torch.no_grad()
-    def _base_losses(self, base: CausalModel | None, texts: MarkedBatch) -> Tensor:
+    def _base_losses(self, model: CausalModel, base: CausalModel | None, texts: MarkedBatch) -> Tensor:
+        """A group at a time. model: stops this when it is stopped."""
         if base is None:
             return torch.zeros(texts.tokens_BT.shape, dtype=torch.float64)
-        loss_1N, _ = measure_tokens(base, texts.to(base.device), temperature=self.writer.temperature)
-        return _placed(loss_1N[0], texts)
+        losses = []
+        for group in torch.arange(len(texts.lengths_B)).split(self.writer.group):
+            model.check_going()
+            piece = texts.rows(group).to(base.device)
+            losses.append(measure_tokens(base, piece, temperature=self.writer.temperature)[0][0])
+        return _placed(torch.cat(losses), texts)
 
     def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:
         """Of each prompt in turn. keys: of the noise, one for each text, as many for each prompt; none: one text each,
@@ -251,6 +256,12 @@ def _placed(loss_N: Tensor, texts: MarkedBatch) -> Tensor:
     loss_BT = torch.zeros(texts.tokens_BT.shape, dtype=torch.float64)
     loss_BT[texts.is_trained_BT] = loss_N.to("cpu", torch.float64)
     return loss_BT
+
+
+def divergence(log_PN: Tensor) -> Tensor:
+    """What tokens pay by `kl`, by the logarithms of b."""
+    near_PN = log_PN.clamp(max=KL_LOG_MAX)
+    return near_PN.exp() * (1 + log_PN - near_PN) - 1 - log_PN
 
 
 def clipped_ratio(log_ratio_N: Tensor, advantage_N: Tensor) -> Tensor:

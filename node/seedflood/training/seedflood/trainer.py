@@ -245,5 +245,5 @@ class Trainer:
 def make_replica(run: RunSettings, base: BaseModel, node: NodeSettings) -> Replica:
     """The replica of a run before its first update. node: where old epochs are put aside, and how weights are
     stored."""
-    reference = load_base(run, node).causal if run.objective.kl else None  # of a file, so no memory of its own
+    reference = load_base(run, node).causal if run.objective.kl else None  # mapped, if the file is of float32
     return Replica(base, run, node.state, quantize=node.quantisation, reference=reference)
