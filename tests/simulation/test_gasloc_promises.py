@@ -123,9 +123,9 @@ def test_that_everyone_takes_whom_it_likes_is_seen(monkeypatch):
 def test_that_what_nobody_serves_is_waited_for_is_seen(monkeypatch):
     """A liar comes first in the draw, and has only promised a replica."""
     plan = {"clients": 6, "topology": "ring", "matching": "one"}
-    assert lying(monkeypatch, 7, ["promise"], **plan).is_good
+    assert lying(monkeypatch, 10, ["promise"], **plan).is_good
     monkeypatch.setattr(Choice, "_way_seconds", lambda *_: 1e9)
-    assert "ends with other parameters" in str(lying(monkeypatch, 7, ["promise"], **plan).violations)
+    assert "ends with other parameters" in str(lying(monkeypatch, 10, ["promise"], **plan).violations)
 
 
 def test_that_nobody_is_waited_for_at_the_end_is_seen(monkeypatch):
@@ -157,14 +157,14 @@ def test_that_other_bytes_than_were_offered_are_kept_is_seen(monkeypatch):
 
 
 def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
-    assert lying(monkeypatch, 5, ["dribble"]).is_good
+    assert lying(monkeypatch, 7, ["dribble"]).is_good
 
     def look(watch, held, now):
         if held > watch.held:
             watch.held, watch.until = held, now + STILL_SECONDS
 
     monkeypatch.setattr(Watch, "look", look)
-    result = lying(monkeypatch, 5, ["dribble"])
+    result = lying(monkeypatch, 7, ["dribble"])
     assert any("is kept from a copy" in line for line in result.violations)
     assert result.stuck
 

@@ -366,13 +366,6 @@ def test_of_a_certificate_only_the_votes_that_were_checked_are_kept():
         assert {vote.origin for vote in adopted.certificate} == {B.id, C.id}
 
 
-def test_of_votes_of_which_one_has_a_wrong_signature_none_is_taken():
-    node = pulling(B.held(5), C.held(4))
-    with pytest.raises(PeerError, match="wrong signature"):
-        node.received(B.id, Votes((B.vote(FIRST), C.vote(FIRST)._replace(signature=bytes(64)))), 0.0)
-    assert not node.seedflood.holdings.certificates.has_votes
-
-
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
 def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypatch):
     monkeypatch.setattr(holdings, "WAITING_BUNDLES", 100)

@@ -89,13 +89,15 @@ class Voting:
         """Takes votes that are news, and passes them on. A neighbour that tells nothing but its own votes, which are
         known, is told all on these epochs. Raises PeerError for a wrong signature."""
         certificates, ours = self._certificates, self._presence.ours.origin
+        news = []
         votes = tuple(votes)
         self._presence.neighbours.hear_gathered(peer, votes)
-        news = [vote for vote in votes if certificates.is_news(vote) and self._admission.admits_vote(vote)]
-        for vote in news:
-            if not certificates.take(vote):
-                name = self._presence.membership.name(vote.origin)
-                self._outbox.tell("a host votes twice", "error", member=name, epoch=vote.epoch)
+        for vote in votes:
+            if certificates.is_news(vote) and self._admission.admits_vote(vote):
+                news.append(vote)
+                if not certificates.take(vote):
+                    name = self._presence.membership.name(vote.origin)
+                    self._outbox.tell("a host votes twice", "error", member=name, epoch=vote.epoch)
         if any(vote.origin == ours for vote in news):
             self._keep()
         if news:
