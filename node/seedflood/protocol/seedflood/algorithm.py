@@ -48,8 +48,8 @@ STOP_KEY = b"stop"
 """Of the record of where a run ended early."""
 
 GATHER_SECONDS = 0.25
-"""How long statements and votes of others wait at most. Nobody waits for them who is not told at once: they go before
-any update. It is long beside a hop, so that a neighbour has mostly told us what we would tell it."""
+"""How long votes, and statements of others, wait at most. Nobody waits for a statement who is not told at once: it goes
+before any update. It is long beside a hop, so that a neighbour has mostly told us what we would tell it."""
 
 STOPPED = "the hosts lose no less than in the best epoch: the run ends with its best state"
 

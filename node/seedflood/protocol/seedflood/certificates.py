@@ -72,7 +72,8 @@ class Certificates:
         self._membership = membership
         self._origin = origin
         self._votes: dict[int, dict[OriginId, Vote]] = {}
-        """By epoch: the first vote of each host. Not of epochs whose certificate is long known."""
+        """By epoch: the first vote of each host. Not of epochs whose certificate is long known, but for those
+        that show a roster to be over."""
         self._certified: dict[int, EpochDigest] = {}
         self._reached = 0
         """The step behind the last epoch on which we voted."""

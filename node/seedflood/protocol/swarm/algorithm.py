@@ -126,8 +126,8 @@ class Algorithm(ABC):
         return ()
 
     gather_seconds = 0.0
-    """How long news of others may wait at most, so that many are passed on together: statements, and what `gathered`
-    takes."""
+    """How long statements of others, and what `gathered` takes, may wait at most, so that many are passed on
+    together."""
 
     def gathered(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
         """Takes as messages what was gathered for this neighbour (`Neighbours.gather`)."""
