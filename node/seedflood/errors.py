@@ -6,6 +6,7 @@
     │   ├── ModelError   78   the base model is missing or of an unsupported kind
     │   └── DataError    78   the training or validation rows cannot be used
     ├── BindError        69   the listening address cannot be used
+    ├── RouterError      70   no router passes the listening port on to this host
     ├── JournalError     74   the disk: the journal cannot be read or written
     │   └── DiskFullError     74  there is no space: the node does not publish until there is
     ├── InUseError       75   another process uses the state folder
@@ -79,6 +80,10 @@ class BindError(SeedfloodError):
     def __init__(self, message: str, *, address: str) -> None:
         super().__init__(message)
         self.address = address
+
+
+class RouterError(SeedfloodError):
+    """No router passes the listening port on to this host, which can still dial."""
 
 
 class JournalError(SeedfloodError):

@@ -11,6 +11,7 @@ from seedflood.config import (
     check_export,
     check_folders,
     check_place,
+    checks,
     is_loopback,
     load_course,
     load_settings,
@@ -196,6 +197,8 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),
         ('[[peers]]\naddress = "host:99999"\n', ["host:99999", "host:port"]),
         ("[[peers]]\n", ["[peers]", '"address"']),
+        ('[node]\nlisten = "upnp:0"\n', ['"upnp:0" names no port', '"upnp:7070"']),
+        ('[node]\nlisten = "upnp"\n', ['"upnp"', "host:port"]),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
         ("[run]\nsteps = 7\n[run.seedflood]\nlocal_steps = 2\n", ["multiples", "[run.seedflood]", "local_steps"]),
         ('[[peers]]\naddress = "b:1"\norigin = "5"\n', ['"origin"', "64 hex digits", "seedflood keygen"]),
@@ -301,6 +304,15 @@ def test_a_relay_needs_neither_model_nor_rows(write, tmp_path):
     check_folders(load_settings(write(run + '[node]\nrole = "relay"\n')))
     with pytest.raises(ConfigError, match="none"):
         check_folders(load_settings(write(run)))
+
+
+def test_a_router_is_asked_only_with_the_extra_for_it(write, monkeypatch):
+    settings = load_settings(write('[node]\nlisten = "upnp:7070"\nrole = "relay"\n'))
+    assert settings.node.where == ("0.0.0.0:7070", True)
+    assert load_settings(write('[node]\nlisten = "10.0.0.2:7070"\n')).node.where == ("10.0.0.2:7070", False)
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs the package miniupnpc: install seedflood\[upnp\]\.$"):
+        check_folders(settings)
 
 
 def test_pins_are_the_keys_of_some_peers(write):

@@ -10,13 +10,14 @@ import time
 import pytest
 
 from seedflood import cli
-from seedflood.config import spell
-from seedflood.errors import ExitCode
+from seedflood.config import checks, spell
+from seedflood.errors import ExitCode, RouterError
 from seedflood.host.places import LOCK_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.offline import doctor
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
+from seedflood.transport.mapping import NO_ROUTER
 
 RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
 NODE = {"name": "alpha", "listen": "127.0.0.1:0", "device": "cpu", "threads": 1}
@@ -91,6 +92,33 @@ def test_a_port_that_is_used_is_told(examine):
         code, levels, texts = examine(node={"listen": f"127.0.0.1:{other.getsockname()[1]}"})
     assert (code, levels["port"]) == (ExitCode.UNAVAILABLE, "bad")
     assert "choose another [node] listen" in texts["port"]
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "words"),
+    [
+        ("11.77.0.1:7070", "ok", "others will reach this host at 11.77.0.1:7070"),
+        (RouterError(NO_ROUTER), "note", "or forward the port by hand"),
+    ],
+)
+def test_a_router_is_asked_what_it_would_pass_on_if_the_settings_say_so(examine, monkeypatch, found, level, words):
+    class MadeUp:
+        def __init__(self, port):
+            assert port == 7070
+
+        def look(self):
+            if isinstance(found, RouterError):
+                raise found
+            return found
+
+    monkeypatch.setattr(checks, "find_spec", lambda name: True)
+    monkeypatch.setattr(doctor, "_step", lambda settings: ())
+    monkeypatch.setattr(doctor, "_port", lambda address, state: doctor.Check("port", "ok", address))
+    monkeypatch.setattr(doctor, "Router", MadeUp)
+    code, levels, texts = examine(node={"listen": "upnp:7070"})
+    assert (code, levels["router"], texts["port"]) == (0, level, "0.0.0.0:7070")
+    assert words in texts["router"]
+    assert "router" not in examine()[1]
 
 
 @pytest.mark.parametrize(

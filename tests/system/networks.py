@@ -9,12 +9,28 @@ When the cable is down nothing tells the hosts so: packets vanish, as in a real 
 import ctypes
 import os
 import shutil
+import socket
 import subprocess
+import threading
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import IO
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 PORT = 7070
+
+BLOCK = "11.77.0"
+"""Of the switches. It is public, because no router opens ports at a private address."""
+
+OVERLAY_MTU = 1280
+"""Of WireGuard and its kin, at least."""
+
+OVERLAY_PORT = 51820
+
+MAPPED = "MINIUPNPD"
+"""Where miniupnpd keeps, in each table, which ports a router passes on."""
 NAMES = "seedflood-"
 """Of namespaces: then the test process, then a number."""
 
@@ -34,6 +50,8 @@ class Network:
         remove_leftovers()
         self._prefix = f"{NAMES}{os.getpid()}-{next(_numbers)}"
         self._spaces: list[str] = []
+        self._daemons: list[subprocess.Popen[str]] = []
+        self._readers: list[threading.Thread] = []
         self._hosts = 0
         try:
             self._switches = [self._make_space("a"), self._make_space("b")]
@@ -51,7 +69,7 @@ class Network:
         number = self._hosts = self._hosts + 1
         space = self._make_space(f"h{number}")
         self._plug(self._switches[side], space, f"port{number}")
-        address = f"10.77.0.{number}"
+        address = f"{BLOCK}.{number}"
         _ip("-n", space, "address", "add", f"{address}/24", "dev", f"port{number}")
         for device in ("lo", f"port{number}"):
             _ip("-n", space, "link", "set", device, "up")
@@ -65,12 +83,30 @@ class Network:
     def attach_behind_nat(self, side: int, *, mtu: int = 1500) -> str:
         """One more host, behind a router of its own on this side: its namespace. It reaches everyone under the address
         of the router, and nobody reaches it. All of them have the same address at home."""
-        _, router = self.attach(side)
+        return self._attach_behind_nat(side, mtu)[0]
+
+    def attach_behind_upnp(self, side: int) -> tuple[str, str, str]:
+        """The same, but the router passes ports on if it is asked to: the namespace of the host, the address of the
+        router with the port, and its namespace."""
+        home, address, router = self._attach_behind_nat(side, 1500)
+        device = f"port{self._hosts}"
+        for table in ("nat", "mangle", "filter"):
+            _run(*inside(router), "iptables-legacy", "-t", table, "-N", MAPPED)
+        _run(*inside(router), "iptables-legacy", "-t", "nat", "-N", f"{MAPPED}-POSTROUTING")
+        _run(*inside(router), "iptables-legacy", "-t", "nat", "-A", "PREROUTING", "-i", device, "-j", MAPPED)
+        _run(*inside(router), "iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT")
+        words = ("-d", "-S", "-f", "/dev/null", "-P", f"/run/{router}.pid", "-i", device, "-a", "home")
+        self._serve(router, "HTTP listening", "miniupnpd", *words)
+        return home, address, router
+
+    def _attach_behind_nat(self, side: int, mtu: int) -> tuple[str, str, str]:
+        """The namespace of the host, the address of its router, and the namespace of that."""
+        address, router = self.attach(side)
         number = self._hosts
         home = self._make_space(f"home{number}")
         _ip("link", "add", "home", "netns", router, "type", "veth", "peer", "name", "router", "netns", home)
-        for space, device, address in ((router, "home", "192.168.7.1"), (home, "router", "192.168.7.2")):
-            _ip("-n", space, "address", "add", f"{address}/24", "dev", device)
+        for space, device, end in ((router, "home", "192.168.7.1"), (home, "router", "192.168.7.2")):
+            _ip("-n", space, "address", "add", f"{end}/24", "dev", device)
             _ip("-n", space, "link", "set", device, "up", "mtu", str(mtu))
         _ip("-n", home, "link", "set", "lo", "up")
         _ip("-n", home, "route", "add", "default", "via", "192.168.7.1")
@@ -82,7 +118,25 @@ class Network:
             ("-P", "FORWARD", "DROP"),
         ):
             _run(*inside(router), "iptables", *rule)
-        return home
+        return home, address, router
+
+    def lay_over(self, home: str, space: str, address: str) -> tuple[str, str]:
+        """WireGuard from a host behind NAT to one at that address: the addresses of both in the overlay, with ports."""
+        keys = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+        ends = [f"100.64.0.{number}" for number in (1, 2)]
+        dials = f"endpoint={address.partition(':')[0]}:{OVERLAY_PORT}\npersistent_keepalive_interval=1\n", ""
+        for k, one in enumerate((home, space)):
+            device = f"wg{os.getpid()}-{next(_numbers)}"
+            self._serve(one, "UAPI listener started", "env", "LOG_LEVEL=verbose", "wireguard-go", "-f", device)
+            private, public = keys[k].private_bytes_raw().hex(), keys[1 - k].public_key().public_bytes_raw().hex()
+            with socket.socket(socket.AF_UNIX) as daemon:
+                daemon.connect(f"/var/run/wireguard/{device}.sock")
+                setting = f"set=1\nprivate_key={private}\nlisten_port={OVERLAY_PORT}\npublic_key={public}\n{dials[k]}"
+                daemon.sendall(f"{setting}allowed_ip={ends[1 - k]}/32\n\n".encode())
+                assert daemon.recv(100).startswith(b"errno=0\n")
+            _ip("-n", one, "address", "add", f"{ends[k]}/10", "dev", device)
+            _ip("-n", one, "link", "set", device, "up", "mtu", str(OVERLAY_MTU))
+        return f"{ends[0]}:{PORT}", f"{ends[1]}:{PORT}"
 
     def name(self, space: str, names: dict[str, str]) -> None:
         """What a namespace knows hosts by: address by name. For processes that start later."""
@@ -104,9 +158,25 @@ class Network:
 
     def close(self) -> None:
         """Devices go with their namespaces."""
+        for daemon in self._daemons:
+            daemon.terminate()
+            daemon.wait(30)
+        for reader in self._readers:
+            reader.join()
+        self._daemons.clear()
+        self._readers.clear()
         for space in self._spaces:
             _remove(space)
         self._spaces.clear()
+
+    def _serve(self, space: str, ready: str, *words: str) -> None:
+        """Starts a daemon in a namespace and waits until it says that it is ready."""
+        daemon = subprocess.Popen([*inside(space), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._daemons.append(daemon)
+        assert daemon.stdout is not None
+        assert any(ready in line for line in daemon.stdout), f"{words[0]} ended"
+        self._readers.append(threading.Thread(target=_read_on, args=(daemon.stdout,), daemon=True))
+        self._readers[-1].start()
 
     def _make_space(self, name: str) -> str:
         space = f"{self._prefix}-{name}"
@@ -118,6 +188,12 @@ class Network:
         """A cable from the switch to a namespace; the device has the same name at both ends."""
         _ip("link", "add", device, "netns", switch, "type", "veth", "peer", "name", device, "netns", space)
         _ip("-n", switch, "link", "set", device, "master", "bridge", "up")
+
+
+def mapped_ports(router: str) -> int:
+    """How many ports a router passes on because it was asked to."""
+    rules = _run(*inside(router), "iptables-legacy", "-t", "nat", "-S", MAPPED).splitlines()
+    return sum(rule.startswith("-A") for rule in rules)
 
 
 def inside(space: str) -> tuple[str, ...]:
@@ -140,6 +216,12 @@ def remove_leftovers() -> None:
         owner = space.removeprefix(NAMES).partition("-")[0]
         if space.startswith(NAMES) and owner.isdigit() and not Path(f"/proc/{owner}").exists():
             _remove(space)
+
+
+def _read_on(file: IO[str]) -> None:
+    """So that nobody who writes there has to wait."""
+    with file:
+        file.read()
 
 
 def _remove(space: str) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 from seedflood.config.node import NodeSettings, divide_data
@@ -27,6 +28,8 @@ EXPORTED = re.compile(
 def check_folders(settings: Settings) -> None:
     """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run
+    if node.where[1] and find_spec("miniupnpc") is None:
+        raise ConfigError(f'[node] listen = "{node.listen}" needs the package miniupnpc: install seedflood[upnp].')
     if node.role == "relay":
         return
     check_code(run, node)

@@ -13,6 +13,9 @@ from seedflood.config.tables import Name, Section
 SERVE = "serve"
 """Of `[node] then`: stay."""
 
+UPNP = "upnp:"
+"""Of `[node] listen`, in place of an address."""
+
 
 class NodeSettings(Section):
     """`[node]`: this host."""
@@ -22,7 +25,11 @@ class NodeSettings(Section):
         "train",
         description='What this host does: "train", or "relay": only pass on what others say, without model and rows.',
     )
-    listen: str = Field("127.0.0.1:7070", description='Address and port to listen on; port 0 takes any, "" none.')
+    listen: str = Field(
+        "127.0.0.1:7070",
+        description='Address and port to listen on; port 0 takes any, "" none. "upnp:7070": on all addresses, and the '
+        "router is asked to pass the port on.",
+    )
     state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
     roster: Path | None = Field(
         None,
@@ -106,9 +113,17 @@ class NodeSettings(Section):
         """Are layers computed again in the backward pass? Only if no fewer rows could be taken at once."""
         return self.micro_batch == 1
 
+    @property
+    def where(self) -> tuple[str, bool]:
+        """The address to listen on, "" for none, and whether the router is asked to pass its port on."""
+        port = self.listen.removeprefix(UPNP)
+        return (self.listen, False) if port == self.listen else (f"0.0.0.0:{port}", True)
+
     @field_validator("listen", "http")
     @classmethod
     def _check_listen(cls, value: str) -> str:
+        if value == UPNP + "0":
+            raise ValueError(f'"{value}" names no port; write the one that others dial, for example "upnp:7070"')
         return value if value == "" else check_address(value)
 
     @field_validator("shard")

@@ -213,6 +213,9 @@ class Daemon(Owner):
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
 
+    def tell(self, event: str, level: str, **facts: Any) -> None:
+        self.hub.tell(event, level, **facts)
+
     def failed(self, error: BaseException) -> None:
         """A fault of this host: halts the driver and ends the daemon with this error."""
         self._driver.halt()
@@ -306,11 +309,11 @@ class Daemon(Owner):
     # Small things
 
     def _make_links(self, stage: Stage) -> Links:
-        listen, bytes_max = self.settings.node.listen, self.engine.frame_bytes_max
+        where, bytes_max = self.settings.node.where, self.engine.frame_bytes_max
         links_max = min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX)
         kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
         settings = LinkSettings(
-            listen, links_max, bytes_max, has_contents=self.engine.has_contents, kindred_runs=kindred, ended=ended
+            *where, links_max, bytes_max, has_contents=self.engine.has_contents, kindred_runs=kindred, ended=ended
         )
         return Links(settings, self, credentials=self.credentials)
 

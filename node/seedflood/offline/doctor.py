@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seedflood.config import Settings, Stage, check_course, current, load_course
-from seedflood.errors import DataError, ExitCode, ModelError, SeedfloodError
+from seedflood.errors import DataError, ExitCode, ModelError, RouterError, SeedfloodError
 from seedflood.host.enrolment import Enrolment
 from seedflood.host.places import KEY_FILE, SNAPSHOTS_KEPT, is_held
 from seedflood.identity import Identity
+from seedflood.transport.mapping import Router
 
 DIAL_SECONDS = 3.0
 MEMORY_SHARE_MAX = 0.9
@@ -66,8 +67,11 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
     yield Check("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: equal on all hosts")
     yield _key(stage)
     yield _clock(stage)
-    if settings.node.listen:
-        yield _port(settings.node.listen, stage.key_folder)
+    listen, asks_router = settings.node.where
+    if listen:
+        yield _port(listen, stage.key_folder)
+    if asks_router:
+        yield _router(int(listen.rpartition(":")[2]))
     yield from (_peer(one.address) for one in settings.peers)
     if settings.node.role == "relay":
         yield _disk(settings.node.state, DISK_SPARE_BYTES)
@@ -120,6 +124,14 @@ def _port(address: str, state: Path) -> Check:
     except OSError as error:
         text = f"cannot listen on {address} ({error.strerror}): stop what uses it, or choose another [node] listen."
         return Check("port", "bad", text, ExitCode.UNAVAILABLE)
+
+
+def _router(port: int) -> Check:
+    """Would a router pass this port on? A node runs without, so nothing is bad."""
+    try:
+        return Check("router", "ok", f"it answers to UPnP; others will reach this host at {Router(port).look()}")
+    except RouterError as error:
+        return Check("router", "note", str(error))
 
 
 def _family(host: str) -> socket.AddressFamily:

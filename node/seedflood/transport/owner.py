@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from seedflood.errors import SeedfloodError
 from seedflood.protocol.frontier import Held
@@ -36,6 +37,9 @@ class Owner(ABC):
     @abstractmethod
     def failed(self, error: Exception) -> None: ...
 
+    def tell(self, event: str, level: str, **facts: Any) -> None:
+        """Of something that operators should know."""
+
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 
     def disconnected(self, peer: OriginId, reason: str) -> None: ...
@@ -60,14 +64,16 @@ class Owner(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """listen: host:port. links_max: with this many links we refuse peers that dial us. Peers that we dial are linked as
-    long as our statement has room to name them. epoch_bytes_max: the most bytes of a neighbour's sum, compressed.
+    """listen: host:port. asks_router: to pass that port on. links_max: with this many links we refuse peers that dial
+    us. Peers that we dial are linked as long as our statement has room to name them.
+    epoch_bytes_max: the most bytes of a neighbour's sum, compressed.
     has_contents: each link has a second connection, for contents.
     kindred_runs: the other runs of the same course, as refusals show them. A host in one of them will soon fit, and is
     dialled as often as a host that is down. kindred_seconds_max: the longest pause between these dials. ended: our last
     hello in each run of the course that all have ended, by run; who is still in one learns so from it."""
 
     listen: str
+    asks_router: bool = False
     links_max: int = NEIGHBOURS_MAX
     epoch_bytes_max: int = EPOCH_BYTES_MAX
     has_contents: bool = False

@@ -62,7 +62,7 @@ async def open_relay(
         learned = _parse(path.read_bytes())
     except FileNotFoundError:
         hub.tell("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
-        learned, name = await _Learner(settings, identity).learn()
+        learned, name = await _Learner(settings, identity, hub).learn()
         durable.write(path, learned[0] + learned[1].pack())
         hub.tell("learned the base model and the form of updates", "info", peer=name)
     except (OSError, PeerError) as error:
@@ -165,8 +165,9 @@ class RelayEngine(Engine):
 class _Learner(Owner):
     """The owner of the links of a relay that does not know its run yet."""
 
-    def __init__(self, settings: Settings, identity: Identity) -> None:
+    def __init__(self, settings: Settings, identity: Identity, hub: TelemetryHub) -> None:
         self._settings = settings
+        self._hub = hub
         self._enrolment = Enrolment.open(settings, identity)
         self._run_id = settings.run.run_id()
         member = Member(identity.public_key, settings.node.name, incarnation=0, first_step=STEP_MAX)
@@ -177,7 +178,7 @@ class _Learner(Owner):
 
     async def learn(self) -> tuple[Known, str]:
         """(what was learned, the name of who told it). Raises SeedfloodError."""
-        links = Links(LinkSettings(self._settings.node.listen), self, credentials=self._credentials)
+        links = Links(LinkSettings(*self._settings.node.where), self, credentials=self._credentials)
         try:
             if self._settings.node.listen:
                 await links.start()
@@ -211,6 +212,9 @@ class _Learner(Owner):
             self._strangers.add(address)
             if self._strangers >= {peer.address for peer in self._settings.peers} and not self._found.done():
                 self._found.set_exception(error)
+
+    def tell(self, event: str, level: str, **facts: Any) -> None:
+        self._hub.tell(event, level, **facts)
 
     def failed(self, error: BaseException) -> None:
         if not self._found.done():

@@ -1,0 +1,96 @@
+"""Hosts behind NAT that others can dial all the same: a router passes the port on, or an overlay goes through it."""
+
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from ledgers import check_replays
+from networks import PORT, Network, inside, mapped_ports
+from processes import Host, Hosts
+
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(300)]
+
+UPNP = f"upnp:{PORT}"
+
+
+@pytest.fixture
+def upnp(network: Network) -> Network:
+    pytest.importorskip("miniupnpc")
+    need("miniupnpd", "iptables", "iptables-legacy")
+    return network
+
+
+@pytest.fixture
+def overlay(network: Network) -> Network:
+    need("wireguard-go", "iptables")
+    return network
+
+
+def need(*programs: str) -> None:
+    if missing := [one for one in programs if not shutil.which(one)]:
+        pytest.skip(f"needs {', '.join(missing)}")
+
+
+def let_dial(host: Host, *addresses: str) -> None:
+    with (host.folder / "peers.toml").open("a") as file:
+        file.writelines(f'[[peers]]\naddress = "{one}"\n' for one in addresses)
+
+
+def told_by_peers(host: Host) -> str:
+    """What `seedflood peers` says."""
+    program = "from seedflood.cli import main; main()"
+    words = [*inside(host.space), sys.executable, "-c", program, "peers", "--peers", host.folder / "peers.toml"]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def check_end(hosts: list[Host]) -> list[set[str]]:
+    """All end with one digest. Whom each was linked with."""
+    assert [one.end() for one in hosts] == [0] * len(hosts)
+    assert len({one.updates for one in check_replays(hosts)}) == 1
+    results = [one.result() for one in hosts]
+    assert len({result["digest"] for result in results}) == 1
+    return [{link["peer"] for link in result["links"]} for result in results]
+
+
+def test_a_router_that_is_asked_lets_others_dial_in_until_the_run_has_ended(hosts: Hosts, upnp: Network):
+    home, outside, router = upnp.attach_behind_upnp(0)
+    address, space = upnp.attach(1)
+    spaces = (home, upnp.attach_behind_nat(1), space)
+    mapped, other, third = made = hosts.make(3, [], {"steps": 300}, addresses=(UPNP, UPNP, address), spaces=spaces)
+    let_dial(mapped, address)
+    let_dial(other, outside)
+    for one in made:
+        one.start()
+    assert mapped.wait_for("port mapped")["address"] == outside
+    assert "no connected router answers to UPnP" in other.wait_for("port not mapped")["reason"]
+    mapped.wait_for("progress", step=5)
+    assert mapped_ports(router) == 1
+    assert f"h2 sees this host as {outside}, and it can be dialled there" in told_by_peers(mapped)
+    assert check_end(made) == [{"h1", "h2"}, {"h0"}, {"h0"}]
+    assert mapped_ports(router) == 0
+    assert not any("mapped" in line.get("event", "") for line in third.events)
+
+
+def test_a_node_that_is_stopped_closes_the_port(hosts: Hosts, upnp: Network):
+    home, outside, router = upnp.attach_behind_upnp(0)
+    [host] = hosts.make(1, [], {"steps": 10**6}, addresses=(UPNP,), spaces=(home,))
+    assert host.start().wait_for("port mapped")["address"] == outside
+    assert mapped_ports(router) == 1
+    host.signal(signal.SIGTERM)
+    assert host.end() == 0
+    assert mapped_ports(router) == 0
+
+
+def test_hosts_of_an_overlay_dial_each_other_through_nat(hosts: Hosts, overlay: Network):
+    home = overlay.attach_behind_nat(0)
+    outside, space = overlay.attach(1)
+    addresses = overlay.lay_over(home, space, outside)
+    _, dials = made = hosts.make(2, [], {"steps": 300}, addresses=addresses, spaces=(home, space))
+    let_dial(dials, addresses[0])
+    for one in made:
+        one.start()
+    dials.wait_for("progress", step=5)
+    assert f"h0 sees this host as {addresses[1]}, and it can be dialled there" in told_by_peers(dials)
+    assert check_end(made) == [{"h1"}, {"h0"}]
