@@ -10,9 +10,11 @@ from ledgers import check_replays
 from networks import PORT, Network, inside, mapped_ports
 from processes import Host, Hosts
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 
 UPNP = f"upnp:{PORT}"
+RUN = {"steps": 40}
+STAY = {"then": "serve"}
 
 
 @pytest.fixture
@@ -46,7 +48,9 @@ def told_by_peers(host: Host) -> str:
 
 
 def check_end(hosts: list[Host]) -> list[set[str]]:
-    """All end with one digest. Whom each was linked with."""
+    """The run is over, and all have one digest; now they are stopped. Whom each was linked with."""
+    for one in hosts:
+        one.signal(signal.SIGTERM)
     assert [one.end() for one in hosts] == [0] * len(hosts)
     assert len({one.updates for one in check_replays(hosts)}) == 1
     results = [one.result() for one in hosts]
@@ -54,18 +58,19 @@ def check_end(hosts: list[Host]) -> list[set[str]]:
     return [{link["peer"] for link in result["links"]} for result in results]
 
 
-def test_a_router_that_is_asked_lets_others_dial_in_until_the_run_has_ended(hosts: Hosts, upnp: Network):
+def test_a_router_that_is_asked_lets_others_dial_in_until_the_node_is_stopped(hosts: Hosts, upnp: Network):
     home, outside, router = upnp.attach_behind_upnp(0)
     address, space = upnp.attach(1)
     spaces = (home, upnp.attach_behind_nat(1), space)
-    mapped, other, third = made = hosts.make(3, [], {"steps": 300}, addresses=(UPNP, UPNP, address), spaces=spaces)
+    mapped, other, third = made = hosts.make(3, [], RUN, STAY, addresses=(UPNP, UPNP, address), spaces=spaces)
     let_dial(mapped, address)
     let_dial(other, outside)
     for one in made:
         one.start()
     assert mapped.wait_for("port mapped")["address"] == outside
     assert "no connected router answers to UPnP" in other.wait_for("port not mapped")["reason"]
-    mapped.wait_for("progress", step=5)
+    for one in made:
+        one.wait_for("finished")
     assert mapped_ports(router) == 1
     assert f"h2 sees this host as {outside}, and it can be dialled there" in told_by_peers(mapped)
     assert check_end(made) == [{"h1", "h2"}, {"h0"}, {"h0"}]
@@ -73,13 +78,13 @@ def test_a_router_that_is_asked_lets_others_dial_in_until_the_run_has_ended(host
     assert not any("mapped" in line.get("event", "") for line in third.events)
 
 
-def test_a_node_that_is_stopped_closes_the_port(hosts: Hosts, upnp: Network):
+def test_a_relay_that_is_stopped_before_it_knows_its_run_closes_the_port(hosts: Hosts, upnp: Network):
     home, outside, router = upnp.attach_behind_upnp(0)
-    [host] = hosts.make(1, [], {"steps": 10**6}, addresses=(UPNP,), spaces=(home,))
-    assert host.start().wait_for("port mapped")["address"] == outside
+    [relay] = hosts.make(1, [], RUN, {"role": "relay"}, addresses=(UPNP,), spaces=(home,))
+    assert relay.start().wait_for("port mapped")["address"] == outside
     assert mapped_ports(router) == 1
-    host.signal(signal.SIGTERM)
-    assert host.end() == 0
+    relay.signal(signal.SIGTERM)
+    assert relay.end() == 0
     assert mapped_ports(router) == 0
 
 
@@ -87,10 +92,11 @@ def test_hosts_of_an_overlay_dial_each_other_through_nat(hosts: Hosts, overlay: 
     home = overlay.attach_behind_nat(0)
     outside, space = overlay.attach(1)
     addresses = overlay.lay_over(home, space, outside)
-    _, dials = made = hosts.make(2, [], {"steps": 300}, addresses=addresses, spaces=(home, space))
+    _, dials = made = hosts.make(2, [], RUN, STAY, addresses=addresses, spaces=(home, space))
     let_dial(dials, addresses[0])
     for one in made:
         one.start()
-    dials.wait_for("progress", step=5)
+    for one in made:
+        one.wait_for("finished")
     assert f"h0 sees this host as {addresses[1]}, and it can be dialled there" in told_by_peers(dials)
     assert check_end(made) == [{"h1"}, {"h0"}]

@@ -79,6 +79,7 @@ class Daemon(Owner):
         self.identity = identity
         self.loop = loop
         self.hub = hub = console.hub
+        self.tell = hub.tell
         self._console = console
         self.enrolment = enrolment or Enrolment.open(settings, identity)
         self.gate = self.enrolment.gate
@@ -212,9 +213,6 @@ class Daemon(Owner):
             self._mismatches.add(address)
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
-
-    def tell(self, event: str, level: str, **facts: Any) -> None:
-        self.hub.tell(event, level, **facts)
 
     def failed(self, error: BaseException) -> None:
         """A fault of this host: halts the driver and ends the daemon with this error."""

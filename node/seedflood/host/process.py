@@ -29,6 +29,7 @@ from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
 from seedflood.operations.systemd import Notifier
+from seedflood.transport.mapping import close_ports
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -141,6 +142,7 @@ class _Process:
         self._notifier.stopping()
         if self._daemon is None:  # still loading: nothing was sent yet, and loading cannot be interrupted
             _log.info("stopped while loading", signal=name)
+            close_ports()  # of a relay that has still to learn its run
             _leave(ExitCode.OK)
         self._daemon.hub.tell("draining" if self._signals == 1 else "forced to stop", signal=name)
         if self._signals > 1:

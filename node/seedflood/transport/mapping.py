@@ -32,7 +32,8 @@ NO_ROUTER = (
 )
 NOT_PUBLIC = "the router has no public address ({}): another one stands before it, so use a relay or an overlay"
 TAKEN = "the router passes port {} on to {}:{}: choose another port in [node] listen"
-REFUSED = "the router does not pass port {} on ({}): forward it by hand"
+
+_OPEN: set["PortMapping"] = set()
 
 
 class Router:
@@ -63,11 +64,11 @@ class Router:
         try:
             self._upnp.addportmapping(self._port, "TCP", self._upnp.lanaddr, self._port, "seedflood", "", LEASE_SECONDS)
         except Exception as error:
-            raise RouterError(REFUSED.format(self._port, error)) from None
+            raise RouterError(f"the router does not pass port {self._port} on ({error}): forward it by hand") from None
         return address
 
     def close(self) -> None:
-        """Undoes `open`, if it was."""
+        """Undoes `open`."""
         with contextlib.suppress(Exception):
             if self._holder() == (self._upnp.lanaddr, self._port):
                 self._upnp.deleteportmapping(self._port, "TCP")
@@ -76,6 +77,12 @@ class Router:
         """(address, port) to which it is passed on, or None."""
         found = self._upnp.getspecificportmapping(self._port, "TCP")
         return found and found[:2]
+
+
+def close_ports() -> None:
+    """Ends all mappings of this process, which is about to end at once. Blocks."""
+    for one in list(_OPEN):
+        one.end()
 
 
 class PortMapping:
@@ -88,6 +95,7 @@ class PortMapping:
         self._loop, self._tried, self._closing = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="port mapping", daemon=True)
         self._thread.start()
+        _OPEN.add(self)
 
     async def tried(self) -> None:
         """Returns when the router has answered, or had time to."""
@@ -95,8 +103,13 @@ class PortMapping:
             await asyncio.wait_for(self._tried.wait(), WAIT_SECONDS)
 
     async def close(self) -> None:
+        await asyncio.to_thread(self.end)
+
+    def end(self) -> None:
+        """The same, and blocks."""
+        _OPEN.discard(self)
         self._closing.set()
-        await asyncio.to_thread(self._thread.join, WAIT_SECONDS)
+        self._thread.join(WAIT_SECONDS)
 
     def _work(self) -> None:
         router: Router | None = None

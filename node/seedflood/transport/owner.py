@@ -1,9 +1,8 @@
 """The owner of the links: what they ask of the node behind them, and its settings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from seedflood.errors import SeedfloodError
 from seedflood.protocol.frontier import Held
@@ -19,7 +18,11 @@ class Owner(ABC):
 
     Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault counted. Who
     welcomes nobody has no links, and hears nothing of them.
+
+    tell: operators, of an event: its name, its level, facts. Called only if a router is asked.
     """
+
+    tell: Callable[..., None]
 
     @abstractmethod
     def hello(self) -> Hello:
@@ -36,9 +39,6 @@ class Owner(ABC):
 
     @abstractmethod
     def failed(self, error: Exception) -> None: ...
-
-    def tell(self, event: str, level: str, **facts: Any) -> None:
-        """Of something that operators should know."""
 
     def connected(self, peer: OriginId, hello: Hello) -> None: ...
 

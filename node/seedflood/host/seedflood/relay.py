@@ -167,7 +167,7 @@ class _Learner(Owner):
 
     def __init__(self, settings: Settings, identity: Identity, hub: TelemetryHub) -> None:
         self._settings = settings
-        self._hub = hub
+        self.tell = hub.tell
         self._enrolment = Enrolment.open(settings, identity)
         self._run_id = settings.run.run_id()
         member = Member(identity.public_key, settings.node.name, incarnation=0, first_step=STEP_MAX)
@@ -212,9 +212,6 @@ class _Learner(Owner):
             self._strangers.add(address)
             if self._strangers >= {peer.address for peer in self._settings.peers} and not self._found.done():
                 self._found.set_exception(error)
-
-    def tell(self, event: str, level: str, **facts: Any) -> None:
-        self._hub.tell(event, level, **facts)
 
     def failed(self, error: BaseException) -> None:
         if not self._found.done():
