@@ -24,7 +24,7 @@ from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import ANSWER_ONLY, LinkMessage, Pull, PullEnd, PullMore, PullPart
 from simulation.clock import Clock
 from simulation.endpoint import Endpoint, Hearer
-from simulation.link import End, FrameEncoder, Item, Link, Traffic, decode
+from simulation.link import End, FrameEncoder, Item, Link, Traffic
 
 DIAL_SECONDS = 0.25
 """The longest delay before the first dial. It doubles with every dial after which no link lasts."""
@@ -77,6 +77,7 @@ class Network:
         self._rng = rng
         self._traffic = traffic or Traffic()
         self._encode = FrameEncoder().encode
+        self._decode = self._traffic.decoder()
         self._hosts: dict[int, Endpoint] = {}
         self._links: dict[tuple[int, int], Link] = {}
         self._links_of: dict[int, list[Link]] = {}
@@ -298,7 +299,7 @@ class Network:
                 for frame in self._encode(item):
                     if link.life != life or not link.is_up:
                         return
-                    message = decode(frame)
+                    message = self._decode(frame)
                     if message is not None:
                         self.carried[type(message).__name__] += len(frame)
                         self._receive(link, receiver, message)

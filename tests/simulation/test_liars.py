@@ -13,7 +13,8 @@ from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, Updates
 from seedflood.protocol.seedflood.payload import Pairs
 from simulation.liars import choose_liars
-from simulation.link import FrameEncoder, decode
+from seedflood.transport.codec import decode
+from simulation.link import FrameEncoder
 from simulation.seedflood.checks import find_mistakes, find_violations
 from simulation.seedflood.liars import LIES, Liar, let_lie
 from simulation.seedflood.runs import Plan, simulate
