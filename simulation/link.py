@@ -2,21 +2,19 @@
 
 A message in flight is encoded and decoded only when it arrives. Until then batches can be joined, as the transport's
 queue joins them. A liar may send raw bytes. Encoding and decoding are pure, and a flood gives the same batch to many
-links, so the results of both are cached. Equal statements and votes are one object on all hosts, in whatever frames
-they came: of a thousand hosts each knows those of all others.
+links, so the results of both are cached.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import cast
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Hello, Members
 from seedflood.transport import codec
 from seedflood.transport.answer import Assembly
-from seedflood.transport.codec import AnswerPart, LinkMessage, PullPart
+from seedflood.transport.codec import LinkMessage
 
 Item = LinkMessage | bytes
 """What is in flight: a message, or the bytes of a frame."""
@@ -27,7 +25,7 @@ the statements that somebody knows, and like no others."""
 
 
 shared = lru_cache(maxsize=1 << 16)(lambda value: value)
-"""The first value that is equal to this one."""
+"""The first value that is equal to this one: of a thousand hosts each keeps what all others say."""
 
 
 class FrameEncoder:
@@ -50,16 +48,6 @@ class FrameEncoder:
         return frames
 
 
-def share_statements(message: LinkMessage) -> LinkMessage:
-    """The same message, of statements that are shared."""
-    match message:
-        case PullPart(id, part):
-            return PullPart(id, cast(AnswerPart, share_statements(part)))
-        case Members(members):
-            return Members(tuple(map(shared, members)))
-    return message
-
-
 def join_statements(waiting: Item, item: Item) -> Item | None:
     """The message into which the transport's queue would join these two; None if it would not."""
     if isinstance(waiting, Members) and isinstance(item, Members):
@@ -77,7 +65,7 @@ class Traffic:
 
     loose: tuple[type, ...] = ()
     join: Callable[[Item, Item], Item | None] = join_statements
-    share: Callable[[LinkMessage], LinkMessage] = share_statements
+    share: Callable[[LinkMessage], LinkMessage] = lambda message: message
 
     def decoder(self) -> Callable[[bytes], LinkMessage | None]:
         """Decodes a frame; None if its kind is unknown. It raises PeerError."""

@@ -2,7 +2,7 @@
 
 from seedflood.protocol.seedflood.messages import Updates, Votes
 from seedflood.transport.codec import LinkMessage
-from simulation.link import Item, Traffic, join_statements, share_statements, shared
+from simulation.link import Item, Traffic, join_statements, shared
 
 
 def _join(waiting: Item, item: Item) -> Item | None:
@@ -12,9 +12,8 @@ def _join(waiting: Item, item: Item) -> Item | None:
 
 
 def _share(message: LinkMessage) -> LinkMessage:
-    if isinstance(message, Votes):
-        return Votes(tuple(map(shared, message.votes)))
-    return share_statements(message)
+    """Statements are shared by the codec."""
+    return Votes(tuple(map(shared, message.votes))) if isinstance(message, Votes) else message
 
 
 TRAFFIC = Traffic((Updates,), _join, _share)
