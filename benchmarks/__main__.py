@@ -36,6 +36,7 @@ from benchmarks import (
     scale,
     server,
     soak,
+    steady,
     step,
     unlearning,
     weeks,
@@ -72,6 +73,7 @@ LONG = (
     "rates",
     "reward",
     "soak",
+    "steady",
     "unlearning",
     "weeks",
 )
@@ -97,7 +99,7 @@ def main(
     hours: Annotated[float, typer.Option(min=0.02, help="soak: of wall clock, for real nodes.")] = 1.0,
     simulated_hours: Annotated[float | None, typer.Option(help="soak: of virtual time, instead of real nodes.")] = None,
     clients_max: Annotated[
-        int, typer.Option(min=64, help="scale: of the largest run; 1024 takes many minutes.")
+        int, typer.Option(min=64, help="scale, steady: of the largest run; 1024 takes many minutes.")
     ] = scale.CLIENTS_MAX,
     profile: Annotated[
         bool, typer.Option(help="step, flood: what the time is spent on, instead of the metrics.")
@@ -133,6 +135,7 @@ def main(
         "reward": partial(reward.run, part or (), folder),
         "scale": partial(scale.run, clients_max),
         "soak": partial(soak.run, hours, simulated_hours, folder),
+        "steady": partial(steady.run, clients_max),
         "unlearning": partial(unlearning.run, part or ()),
         "weeks": weeks.run,
     }

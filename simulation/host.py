@@ -28,6 +28,11 @@ TIMER_SECONDS_MIN = 0.001
 """Timers are no finer than this, like those of a real loop. So virtual time always moves on."""
 
 
+NOTED_MAX = 1 << 14
+_noted: dict[str, Event] = {}
+"""Events that hosts noted last, by what they say. Equal ones are one object: each host notes who comes and goes."""
+
+
 class KilledError(BaseException):
     """The process ends at this moment. Only its host catches this."""
 
@@ -274,7 +279,9 @@ class Host:
     # The observer
 
     def noted(self, event: Event) -> None:
-        self.events.append(event)
+        if len(_noted) > NOTED_MAX:
+            _noted.clear()
+        self.events.append(_noted.setdefault(repr(event), event))
 
     def sent(self, peer: OriginId, message: Message) -> None:
         pass

@@ -6,9 +6,9 @@ written after it.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from seedflood.errors import DiskFullError
 from seedflood.protocol.origin import OriginId
@@ -38,8 +38,8 @@ class MemoryJournal:
         self._records: dict[bytes, tuple[int, bytes]] = {}
         """The newest value of each key, with the number of its write."""
         self._order = count()
-        self._undo: list[tuple[object, Callable[[], object]]] = []
-        """For each write that is not durable, oldest first: its name, and how to undo it."""
+        self._undo: list[tuple[object, dict[Any, Any], Any, Any]] = []
+        """For each write that is not durable, oldest first: its name, the table, the key in it, and what was there."""
         self._committed = 0
         """How many of these belong to committed groups."""
 
@@ -79,26 +79,19 @@ class MemoryJournal:
 
     def is_open(self, name: object) -> bool:
         """Could a power failure undo the last write of this name? name: as `_put` and its like record it."""
-        return any(name == undone for undone, _ in self._undo)
+        return any(name == undone for undone, *_ in self._undo)
 
     def _put(self, record: Record) -> None:
         known = self._records.get(record.key)
-        if known is None:
-            self._undo.append((record.key, lambda: self._records.pop(record.key, None)))
-        else:
-            self._undo.append((record.key, lambda: self._records.__setitem__(record.key, known)))
+        self._undo.append((record.key, self._records, record.key, known))
         self._records[record.key] = (next(self._order), record.value)
 
     def _believe(self, member: Member) -> None:
         key = (member.origin, member.has_spoken)
         known = self._members.get(key)
-        if known is None:
-            self._undo.append((None, lambda: self._members.pop(key, None)))
-        elif known.age <= member.age:
-            self._undo.append((None, lambda: self._members.__setitem__(key, known)))
-        else:
-            return
-        self._members[key] = member
+        if known is None or known.age <= member.age:
+            self._undo.append((None, self._members, key, known))
+            self._members[key] = member
 
     def _begin(self) -> None:
         """Raises DiskFullError if there is no space. The open group is then rolled back, as in sqlite."""
@@ -119,8 +112,11 @@ class MemoryJournal:
 
     def _lose(self, kept: int) -> int:
         lost = self._undo[kept:]
-        for _, undo in reversed(lost):
-            undo()
+        for _, table, key, known in reversed(lost):
+            if known is None:
+                table.pop(key, None)
+            else:
+                table[key] = known
         del self._undo[kept:]
         self._committed = min(self._committed, kept)
         return len(lost)

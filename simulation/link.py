@@ -19,8 +19,13 @@ from seedflood.transport.codec import LinkMessage
 Item = LinkMessage | bytes
 """What is in flight: a message, or the bytes of a frame."""
 
-ENCODED_MAX = 512
-decode = lru_cache(maxsize=4096)(codec.decode)
+CACHED_MAX, CACHED_BYTES_MAX = 8192, 4096
+"""How many frames are cached: as many as are under way at once between a thousand hosts. Longer ones are mostly all of
+the statements that somebody knows, and like no others."""
+
+
+shared = lru_cache(maxsize=1 << 16)(lambda value: value)
+"""The first value that is equal to this one: of a thousand hosts each keeps what all others say."""
 
 
 class FrameEncoder:
@@ -33,11 +38,14 @@ class FrameEncoder:
         if isinstance(item, bytes):
             return [item]
         known = self._frames.get(id(item))
-        if known is None:
-            known = self._frames[id(item)] = (item, codec.encode(item))
-            if len(self._frames) > ENCODED_MAX:
+        if known is not None:
+            return known[1]
+        frames = codec.encode(item)
+        if len(frames[0]) <= CACHED_BYTES_MAX:
+            self._frames[id(item)] = item, frames
+            if len(self._frames) > CACHED_MAX:
                 self._frames.popitem(last=False)
-        return known[1]
+        return frames
 
 
 def join_statements(waiting: Item, item: Item) -> Item | None:
@@ -52,11 +60,22 @@ class Traffic:
     """What links must know about the messages of an algorithm.
 
     loose: messages of these types may be lost before they are sent, come twice, or overtake each other. join: joins a
-    queued message with the one behind it; None if they stay two.
+    queued message with the one behind it; None if they stay two. share: makes equal parts of messages one object.
     """
 
     loose: tuple[type, ...] = ()
     join: Callable[[Item, Item], Item | None] = join_statements
+    share: Callable[[LinkMessage], LinkMessage] = lambda message: message
+
+    def decoder(self) -> Callable[[bytes], LinkMessage | None]:
+        """Decodes a frame; None if its kind is unknown. It raises PeerError."""
+
+        def decode(frame: bytes) -> LinkMessage | None:
+            message = codec.decode(frame)
+            return None if message is None else self.share(message)
+
+        cached = lru_cache(maxsize=CACHED_MAX)(decode)
+        return lambda frame: (decode if len(frame) > CACHED_BYTES_MAX else cached)(frame)
 
 
 class Way:

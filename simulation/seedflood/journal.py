@@ -143,7 +143,7 @@ class MemoryBundleJournal(MemoryJournal):
         known = self.bundles.get(name)
         if known is None:
             self.bundles[name] = bundle
-            self._undo.append((name, lambda: self.bundles.pop(name, None)))
+            self._undo.append((name, self.bundles, name, None))
         elif known != bundle:
             raise JournalError(f"origin {bundle.origin:016x} has another bundle at step {bundle.step} already.")
         return known is None

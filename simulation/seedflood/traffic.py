@@ -1,7 +1,8 @@
 """SeedFlood's messages on simulated links."""
 
-from seedflood.protocol.seedflood.messages import Updates
-from simulation.link import Item, Traffic, join_statements
+from seedflood.protocol.seedflood.messages import Updates, Votes
+from seedflood.transport.codec import LinkMessage
+from simulation.link import Item, Traffic, join_statements, shared
 
 
 def _join(waiting: Item, item: Item) -> Item | None:
@@ -10,5 +11,10 @@ def _join(waiting: Item, item: Item) -> Item | None:
     return join_statements(waiting, item)
 
 
-TRAFFIC = Traffic((Updates,), _join)
+def _share(message: LinkMessage) -> LinkMessage:
+    """Statements are shared by the codec."""
+    return Votes(tuple(map(shared, message.votes))) if isinstance(message, Votes) else message
+
+
+TRAFFIC = Traffic((Updates,), _join, _share)
 """Updates come by several paths, and repair brings what is lost. So their frames may be lost, doubled and reordered."""

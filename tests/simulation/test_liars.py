@@ -12,8 +12,9 @@ from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, Updates
 from seedflood.protocol.seedflood.payload import Pairs
+from seedflood.transport.codec import decode
 from simulation.liars import choose_liars
-from simulation.link import FrameEncoder, decode
+from simulation.link import FrameEncoder
 from simulation.seedflood.checks import find_mistakes, find_violations
 from simulation.seedflood.liars import LIES, Liar, let_lie
 from simulation.seedflood.runs import Plan, simulate

@@ -346,6 +346,15 @@ def test_a_frame_kind_of_a_newer_peer_is_skipped() -> None:
     assert decode(b"") is None
 
 
+def test_a_usual_statement_is_read_once_and_kept_once_however_often_it_comes() -> None:
+    usual = Member(bytes(32), "a", 1, signature=bytes(64))
+    long = dataclasses.replace(usual, neighbours=tuple(range(100)))
+    told = [decode(encode(Members((*before, usual, long)))[0]) for before in ([], [usual], [long])]
+    members = [message.members[-2:] for message in told if isinstance(message, Members)]
+    assert members == [(usual, long)] * 3
+    assert [len({id(member) for member in column}) for column in zip(*members, strict=True)] == [1, 3]
+
+
 def test_many_bundles_become_frames_within_the_limits() -> None:
     many = Updates(tuple(bundle(step=k, updates=64) for k in range(10_000)))
     frames = encode(many)

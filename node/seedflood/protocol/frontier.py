@@ -235,14 +235,15 @@ class Frontier:
         return self._digest
 
     def _hash(self, before: int) -> bytes:
-        state = hashlib.sha256(b"seedflood frontier 1\0")
-        for one in self.held():
-            spans = [(first, min(last, before - 1)) for first, last in one.beyond if first < before]
-            mark = min(one.mark, before)
+        parts, marks = [b"seedflood frontier 1\0"], self._marks
+        for origin in sorted(marks.keys() | self._beyond.keys()):
+            ranges = self._beyond.get(origin, ())
+            spans = [(first, min(last, before - 1)) for first, last in ranges if first < before]
+            mark = min(marks.get(origin, 0), before)
             if mark or spans:
-                state.update(struct.pack(">QQI", one.origin, mark, len(spans)))
-                state.update(b"".join(struct.pack(">QQ", *span) for span in spans))
-        return state.digest()
+                parts.append(struct.pack(">QQI", origin, mark, len(spans)))
+                parts += [struct.pack(">QQ", *span) for span in spans]
+        return hashlib.sha256(b"".join(parts)).digest()
 
 
 def count_steps(held: Iterable[Held], first: int, end: int) -> int:

@@ -8,6 +8,7 @@ the core has. Frames of an unknown kind come from a newer peer; they are skipped
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
@@ -78,6 +79,9 @@ MEMBERS_BYTES_MAX = 256 << 10
 FRAME_VOTES = 256
 """How many votes a frame has at most when it is sent: 35 KB."""
 
+USUAL_NEIGHBOURS_MAX, USUAL_MEMBER_BYTES_MAX, USUAL_MEMBERS_MAX = 16, 512, 4096
+"""Statements with so many neighbours, or bytes, are remembered as they were read and spelled last: so many of them,
+together some megabytes."""
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 BASE_DIGEST_BYTES_MAX = 64
@@ -317,21 +321,39 @@ def _members_from_wire(wire: Sequence[pb.Member]) -> tuple[Member, ...]:
     check(len(wire) <= FRAME_MEMBERS_MAX, f"{len(wire)} statements in a frame, more than {FRAME_MEMBERS_MAX}")
     neighbours = sum(len(member.neighbours) for member in wire)
     check(8 * neighbours <= MEMBERS_BYTES_MAX, f"statements with {neighbours} neighbours in a frame")
-    return tuple(map(member_from_wire, wire))
+    return tuple(map(_member_from_wire, wire))
+
+
+def _member_from_wire(wire: pb.Member) -> Member:
+    """In a large swarm each neighbour tells the same statements. So the usual ones are read once."""
+    data = wire.SerializeToString()
+    return _usual_member(data) if len(data) <= USUAL_MEMBER_BYTES_MAX else member_from_wire(wire)
+
+
+@lru_cache(USUAL_MEMBERS_MAX)
+def _usual_member(data: bytes) -> Member:
+    return member_from_wire(pb.Member.FromString(data))
 
 
 def _chunks_of_members(members: Iterable[Member]) -> list[pb.Members]:
-    chunks: list[pb.Members] = []
+    chunks: list[list[bytes]] = []
     room = 0
     for member in members:
-        wire = member_to_wire(member)
-        size = wire.ByteSize() + 4
-        if size > room or len(chunks[-1].members) == FRAME_MEMBERS_MAX:
-            chunks.append(pb.Members())
+        data = (_usual_bytes if len(member.neighbours) <= USUAL_NEIGHBOURS_MAX else _member_bytes)(member)
+        if len(data) > room or len(chunks[-1]) == FRAME_MEMBERS_MAX:
+            chunks.append([])
             room = MEMBERS_BYTES_MAX
-        chunks[-1].members.append(wire)
-        room -= size
-    return chunks
+        chunks[-1].append(data)
+        room -= len(data)
+    return [pb.Members.FromString(b"".join(chunk)) for chunk in chunks]
+
+
+def _member_bytes(member: Member) -> bytes:
+    """A message with this statement alone. Behind each other these are one with all of them."""
+    return pb.Members(members=[member_to_wire(member)]).SerializeToString()
+
+
+_usual_bytes = lru_cache(USUAL_MEMBERS_MAX)(_member_bytes)
 
 
 def _hello_to_wire(hello: Hello) -> list[pb.Frame]:

@@ -123,9 +123,9 @@ class Exchange:
     def may_speak(self, first: int, now: float) -> bool:
         """Does a node that joins know enough, and do its neighbours know that it takes part from this step on?"""
         membership, frontier = self._presence.membership, self._holdings.frontier
-        own = self._presence.ours.origin
-        present = membership.present()
-        hosts = sum(not stated(member).is_relay for member in membership.all())
+        own, is_forgetful = self._presence.ours.origin, self.catchup.is_forgetful
+        present = membership.present() if is_forgetful else set()  # else nobody asks for it
+        hosts = sum(not stated(member).is_relay for member in membership.all()) if is_forgetful else 0
         held_before = frontier.last(own) + 1
         is_caught_up = self.catchup.may_speak(
             self.donors.reached,

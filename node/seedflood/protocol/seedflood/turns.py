@@ -10,6 +10,7 @@ skipped, like any others that an origin does not measure, so that a frontier sta
 """
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
@@ -52,8 +53,13 @@ class Turns(NamedTuple):
 
     def _first(self, origin: OriginId, turn: int) -> int:
         """The first step that an origin measures in a turn."""
-        drawn = xxh3_64_intdigest(b"seedflood turn 1\0" + self.run_id + struct.pack(">QQ", origin, turn))
-        return (turn * self.rounds + drawn % self.rounds) * self.local_steps
+        return (turn * self.rounds + _draw(self.run_id, origin, turn) % self.rounds) * self.local_steps
+
+
+@lru_cache(maxsize=1 << 13)
+def _draw(run_id: bytes, origin: OriginId, turn: int) -> int:
+    """In every round all origins are asked for, again and again."""
+    return xxh3_64_intdigest(b"seedflood turn 1\0" + run_id + struct.pack(">QQ", origin, turn))
 
 
 ALL = Turns()

@@ -196,8 +196,10 @@ class Voting:
             return
         others = [one for one in self._certificates.against(epoch, digests) if self._watch.jury.counts(one, now)]
         others = [one for one in others if one != self._presence.ours.origin]
+        if not others:
+            return
         same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)} | {self._presence.ours.origin}
-        if others and len(others) >= len(same):
+        if len(others) >= len(same):
             self._watch.doubt(others, self._presence.membership.name(others[0]), self._outbox)
 
     def _keep(self) -> None:
