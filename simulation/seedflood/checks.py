@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.swarm.roster import Roster
 from simulation import checks
@@ -13,7 +14,7 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
     """Broken promises of hosts that have healed and finished, each in a sentence that names the host and the update."""
     violations = find_mistakes(hosts)
     for host in hosts:
-        violations += _find_losses(host)
+        violations += _find_losses(host, hosts)
         is_told = not (host.chronicle.liars and (host.chronicle.is_tainted or host.is_relay))
         if is_told and host.ledger.digest() != host.chronicle.digest(host.node.applied):
             violations.append(f"{host.name} has other coefficients than its updates add up to")
@@ -87,12 +88,37 @@ def find_silence(host: SeedfloodHost) -> str | None:
     return f"is {phase} at step {host.node.step}, and cannot say for whom it waits"
 
 
-def _find_losses(host: SeedfloodHost) -> list[str]:
-    """Published updates that a host has not applied at the end, and holes in its frontier."""
-    liars = host.chronicle.liars
+def _find_losses(host: SeedfloodHost, hosts: Sequence[SeedfloodHost]) -> list[str]:
+    """Published updates that a host has not applied at the end, and holes in its frontier; but for those that nobody
+    has since a process ended whose key a newer one has. It has to tell such holes."""
+    liars, gone, frontier = host.chronicle.liars, _find_gone(hosts), host.node.frontier
     lost = {name for name in host.chronicle.updates if name[0] not in liars} - host.ledger.applied.keys()
-    losses = [f"{host.name} never applied ({origin:016x}, {step})" for origin, step in sorted(lost)]
-    ranges = sum(len(held.beyond) for held in host.node.frontier.held() if held.origin not in liars)
-    if ranges:
-        losses.append(f"{host.name} ends with {ranges} holes in its frontier")
+    losses = [f"{host.name} never applied ({origin:016x}, {step})" for origin, step in sorted(lost - gone)]
+    origins = [origin for origin in frontier.origins if origin not in liars]
+    holes = [(one, *gap) for one in origins for gap in frontier.gaps(one, frontier.last(one))]
+    if unexplained := [one for one in holes if not gone.issuperset(_steps(*one))]:
+        losses.append(f"{host.name} ends with {len(unexplained)} holes in its frontier")
+    elif untold := [one for one in holes if not _is_told(host, *one)]:
+        losses.append(f"{host.name} ends with {len(untold)} holes in its frontier, and does not say so")
     return losses
+
+
+def _is_told(host: SeedfloodHost, origin: OriginId, first: int, last: int) -> bool:
+    """Does the log say at the end of the run that these steps are missing?"""
+    told = [event.facts for event in host.events if event.name == "the run ends without some updates"]
+    lines = [str(line) for facts in told for line in facts["missing"]]  # type: ignore[attr-defined]
+    name = host.node.membership.name(origin)
+    return any(line.startswith(f"{name} steps ") and f" {first}-{last}," in f"{line}," for line in lines)
+
+
+def _find_gone(hosts: Sequence[SeedfloodHost]) -> set[tuple[OriginId, int]]:
+    """The steps that were only on the disk of a process that ended because a newer one had its key, and that no host
+    holds."""
+    steps = set[tuple[OriginId, int]]()
+    for bundle in hosts[0].chronicle.gone:
+        steps |= _steps(bundle.origin, bundle.first_covered, bundle.last)
+    return {name for name in steps if not any(host.node.frontier.holds(*name) for host in hosts)}
+
+
+def _steps(origin: OriginId, first: int, last: int) -> set[tuple[OriginId, int]]:
+    return {(origin, step) for step in range(first, last + 1)}

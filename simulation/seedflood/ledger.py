@@ -12,7 +12,7 @@ import hashlib
 import math
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from seedflood.protocol.frontier import Frontier
@@ -59,6 +59,8 @@ class Chronicle:
         self.doubles: dict[OriginId, dict[Bundle, int]] = {}
         """For each origin with two processes: its bundles, with the process that wrote them down. Such a bundle counts
         as published once another host has taken it."""
+        self.gone: set[Bundle] = set()
+        """What only the process of an origin had on its disk that ended because a newer one had its key."""
         self._tongues: dict[tuple[OriginId, int], Bundle] = {}
         self.two_tongued: set[OriginId] = set()
         """Liars of which honest hosts took two different updates of one step."""
@@ -106,11 +108,14 @@ class Chronicle:
             if self._tongues.setdefault((bundle.origin, bundle.step), content) != content:
                 self.two_tongued.add(bundle.origin)
 
-    def unite(self, origin: OriginId, process: int) -> None:
-        """Only this one of two processes is left. Bundles that the other one wrote but never sent are lost with it."""
+    def unite(self, origin: OriginId, process: int, is_elsewhere: Callable[[Bundle], bool]) -> None:
+        """Only this one of two processes is left. Bundles that the other one wrote are lost with its disk, unless
+        another disk has them (is_elsewhere)."""
         for bundle, keeper in self.doubles.pop(origin, {}).items():
             if keeper == process:
                 self.say(bundle)
+            elif not is_elsewhere(bundle):
+                self.gone.add(bundle)
 
     def _note_skipped(self, bundle: Bundle) -> None:
         """Taints the chronicle if a step was both measured and skipped, in whatever order: sums change when the second

@@ -91,4 +91,5 @@ class SeedfloodWorld(World[SeedfloodHost]):
 
     def _unite(self, host: SeedfloodHost) -> None:
         super()._unite(host)
-        self.chronicle.unite(host.origin, host.index)
+        disks = [one.journal for one in self.honest]
+        self.chronicle.unite(host.origin, host.index, lambda bundle: any(disk.is_durable(bundle) for disk in disks))

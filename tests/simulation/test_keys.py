@@ -5,6 +5,7 @@ from worlds import make_world, run_to_the_end
 
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.phase import Phase
+from simulation.network import Weather
 from simulation.seedflood.checks import find_mistakes, find_violations
 
 WINDOWS = ["strict", "bounded", "none"]
@@ -85,6 +86,57 @@ def test_what_the_older_kept_and_told_nobody_went_with_it():
     world.run()
     assert world.chronicle.bundles.get((bundle.origin, bundle.step)) != bundle
     assert find_violations(world.honest) == []
+
+
+@pytest.fixture(scope="module", params=["bounded", "none"])
+def bereft(request):
+    """A world at the end of its run. The older process told a step, which was lost on the way, and a later one; it
+    ended before anybody had asked for the first. Beside it: the step."""
+    world, older, newer = make_twins(request.param)
+    lost = older.node.frontier.last(older.origin) + 1
+    world.network.weather = Weather(lose=1.0)
+    world.clock.run(lambda: older.node.frontier.holds(older.origin, lost), 10)
+    world.network.weather = Weather()
+    world.clock.run(lambda: world.hosts[2].node.frontier.last(older.origin) > lost, 10)
+    newer.start()
+    world.clock.run(lambda: all(host.is_done for host in world.honest), 600)
+    assert older not in world.honest
+    return world, older.origin, lost
+
+
+def test_what_only_the_older_has_when_it_ends_is_gone_and_every_host_tells_that_the_run_ends_without_it(bereft):
+    world, origin, lost = bereft
+    assert not any(host.node.frontier.holds(origin, lost) for host in world.honest)
+    assert find_violations(world.honest) == []
+    told = {"missing": [f"h1 steps {lost}-{lost}"]}
+    for host in world.honest:
+        ends = [event for event in host.events if event.name == "the run ends without some updates"]
+        assert [event.facts | told for event in ends] == [event.facts for event in ends] != []
+
+
+def test_the_judges_see_a_hole_of_which_another_disk_has_the_step(bereft, monkeypatch):
+    world, *_ = bereft
+    monkeypatch.setattr(world.chronicle, "gone", set())
+    assert {f"{host.name} ends with 1 holes in its frontier" for host in world.honest} <= set(
+        find_violations(world.honest)
+    )
+
+
+def test_the_judges_see_a_hole_that_is_not_told(bereft, monkeypatch):
+    world, *_ = bereft
+    monkeypatch.setattr(world.hosts[2], "events", [])
+    assert find_violations(world.honest) == ["h2 ends with 1 holes in its frontier, and does not say so"]
+
+
+def test_what_one_other_disk_has_when_the_older_ends_is_not_gone():
+    world, older, newer = make_twins("bounded")
+    newer.start()
+    bundles = list(older.own_bundles())
+    world.chronicle.doubles[older.origin].update(dict.fromkeys(bundles, older.index))
+    world.run_for(5)
+    assert older not in world.honest
+    assert bundles
+    assert not world.chronicle.gone.intersection(bundles)
 
 
 def test_the_judges_see_that_the_two_told_others_two_things():

@@ -6,6 +6,7 @@ from nodes import (
     PROBES,
     answer_pull,
     applied_steps,
+    end_pulls,
     events,
     hear,
     linked,
@@ -116,6 +117,22 @@ def test_a_pull_that_broke_off_is_asked_for_again_at_the_next_comparison():
     assert node.collect().pull == []
     node.tick(2.0)
     assert [peer for peer, _ in node.collect().pull] == [B.id]
+
+
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_one_that_has_not_spoken_yet_first_catches_up_with_what_happened_while_it_had_no_link(window):
+    node = started(clients=3, steps=8, window=window, kept={"is_key_fresh": False})
+    past = A.member(1, 9, neighbours=[B], last_step=-1)
+    node.connected(B.id, B.hello(members=[past, C.member()]), 0.0)
+    end_pulls(node, B)
+    node.disconnected(B.id, 1.0)
+    node.connected(B.id, B.hello([B.held(8), C.held(8)]), 99.0)
+    hear(node, B, Pong(99.0), 99.0)
+    assert node.phase is Phase.JOINING
+    assert waiting_for(node, 99.0) == ["bob"]
+    answer_pull(node, B, B.updates(*range(8)), C.updates(*range(8)), now=99.0)
+    tick(node, 99.0 + SETTLE_SECONDS + PATIENCE.redial_seconds)
+    assert (node.phase, node.step) == (Phase.FINISHING, 8)
 
 
 def test_a_node_with_a_lost_journal_learns_its_own_past_before_it_speaks():

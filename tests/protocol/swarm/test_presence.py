@@ -139,11 +139,11 @@ def test_older_words_of_ours_change_nothing():
 
 
 @pytest.mark.parametrize("ours", [1, 3, 9])
-@pytest.mark.parametrize("past", [1, 3, 9])
+@pytest.mark.parametrize("past", [(1, 0), (1, 7), (3, 0), (3, 7), (9, 0), (9, 7)])
 def test_whoever_lost_its_journal_is_wary_whatever_its_count_of_starts(ours, past):
     node = started(incarnation=ours)
-    node.connected(B.id, B.hello(members=[A.member(past, 7, neighbours=[B, C]), C.member()]), 0.0)
-    assert node.membership.get(A.id).age > (past, 7)
+    node.connected(B.id, B.hello(members=[A.member(*past, neighbours=[B, C]), C.member()]), 0.0)
+    assert node.membership.get(A.id).age > past
     assert node.step == 0
     assert node.phase.value == "joining"
     end_pulls(node, B)
@@ -151,6 +151,30 @@ def test_whoever_lost_its_journal_is_wary_whatever_its_count_of_starts(ours, pas
     end_pulls(node, C, now=1.0)
     tick(node, 6.0)
     assert node.phase.value == "measuring"
+
+
+def test_a_past_life_that_said_less_than_we_since_our_start_is_heard_of():
+    node = started(kept={"is_key_fresh": False})
+    node.connected(B.id, B.hello(), 0.0)
+    end_pulls(node, B)
+    tick(node, 2.0)
+    assert node.membership.get(A.id).age == (1, 1)
+    out = hear(node, B, Members((A.member(1, 0, neighbours=[C]), C.member())), 2.0)
+    assert "the journal lacks a past life of this node" in events(out)
+    assert "cyd" in waiting_for(node)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_who_lost_its_journal_and_leaves_before_it_hears_of_its_past_is_wary_in_its_next_life(version):
+    node = started(kept={"is_key_fresh": False})
+    node.leave(0.0)
+    journal = node.collect().members
+    node.connected(B.id, B.hello(members=[A.member(1, version, neighbours=[C]), C.member()]), 0.0)
+    journal += node.collect().members
+    node = started(members=journal, incarnation=2, kept={"is_key_fresh": False})
+    node.connected(B.id, B.hello(members=[C.member()]), 0.0)
+    end_pulls(node, B)
+    assert "cyd" in waiting_for(node)
 
 
 def test_whoever_kept_its_journal_is_not_made_wary_by_what_it_said_itself():

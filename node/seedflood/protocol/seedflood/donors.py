@@ -73,6 +73,12 @@ class Donors:
         """The neighbour from which we pull now; None if there is none, or if it has stalled."""
         return next((peer for peer, one in self._peers.items() if one.is_pulling and not one.is_stalled), None)
 
+    @property
+    def is_level(self) -> bool:
+        """Do we hold all that one of the neighbours held when this link with it came up? So we do while there is no
+        link."""
+        return not self._peers or any(one.goal is None for one in self._peers.values())
+
     def is_pulling(self, peer: OriginId) -> bool:
         comparison = self._peers.get(peer)
         return comparison is not None and comparison.is_pulling

@@ -127,7 +127,7 @@ class Exchange:
         present = membership.present() if is_forgetful else set()  # else nobody asks for it
         hosts = sum(not stated(member).is_relay for member in membership.all()) if is_forgetful else 0
         held_before = frontier.last(own) + 1
-        is_caught_up = self.catchup.may_speak(
+        is_caught_up = self.donors.is_level and self.catchup.may_speak(
             self.donors.reached,
             present,
             now,

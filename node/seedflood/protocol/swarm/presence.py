@@ -188,23 +188,26 @@ class Presence:
         """A past life of ours made this statement, or a process with a copy of our key.
 
         A process that has not spoken yet outbids whatever it finds: its clock may have gone back, and its journal may
-        have lost the count of its starts. A process that has spoken and hears of a newer one is the older of two, and
-        ends. If that was wrong, it outbids the other when it is started again. Two processes that start at the same
-        moment outbid each other a few times, until one of them gives up. Nothing outbids INCARNATION_MAX.
+        have lost the count of its starts, so a past life may have said as much as this one by the same count. A process
+        that has spoken and hears of a newer one is the older of two, and ends. If that was wrong, it outbids the other
+        when it is started again. Two processes that start at the same moment outbid each other a few times, until one
+        of them gives up. Nothing outbids INCARNATION_MAX.
         """
-        if member.signature == self.ours.signature or not self.admission.is_signed(member):
+        ours, has_spoken = self.ours, self.algorithm.has_spoken
+        if member.signature == ours.signature or not self.admission.is_signed(member):
             return
-        is_newer = member.age > self.ours.age
-        if is_newer or member.incarnation != self.ours.incarnation:
+        is_newer = member.age > ours.age
+        is_of_the_past = member.has_spoken and not ours.has_spoken
+        if is_newer or is_of_the_past or member.incarnation != ours.incarnation:
             self._remember(member)
-        is_hopeless = self._statement.outlived == OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
-        if is_newer and (self.algorithm.has_spoken or is_hopeless):
+        is_hopeless = self._statement.outlived >= OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
+        if is_newer and (has_spoken or is_hopeless):
             self._outbox.outputs.is_superseded = True
             return
         if self.membership.is_news(member):
             self._keep(member)
             self.neighbours.spread(member, source)
-        if is_newer:
+        if member.age >= ours.age and not (has_spoken or is_hopeless):
             self._statement.outlive(member)
             self._state_again()
 
