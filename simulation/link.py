@@ -41,7 +41,7 @@ class FrameEncoder:
         if known is not None:
             return known[1]
         frames = codec.encode(item)
-        if len(frames[0]) <= CACHED_BYTES_MAX:
+        if sum(map(len, frames)) <= CACHED_BYTES_MAX:
             self._frames[id(item)] = item, frames
             if len(self._frames) > CACHED_MAX:
                 self._frames.popitem(last=False)

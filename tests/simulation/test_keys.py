@@ -122,6 +122,14 @@ def test_the_judges_see_a_hole_of_which_another_disk_has_the_step(bereft, monkey
     )
 
 
+def test_the_judges_see_a_hole_of_which_the_newer_told_something_else(bereft, monkeypatch):
+    world, origin, lost = bereft
+    monkeypatch.setitem(world.chronicle.bundles, (origin, lost), Bundle(origin, lost, ((7, 7),)))
+    assert {f"{host.name} ends with 1 holes in its frontier" for host in world.honest} <= set(
+        find_violations(world.honest)
+    )
+
+
 def test_the_judges_see_a_hole_that_is_not_told(bereft, monkeypatch):
     world, *_ = bereft
     monkeypatch.setattr(world.hosts[2], "events", [])

@@ -135,6 +135,20 @@ def test_one_that_has_not_spoken_yet_first_catches_up_with_what_happened_while_i
     assert (node.phase, node.step) == (Phase.FINISHING, 8)
 
 
+@pytest.mark.parametrize("window", ["bounded", "none"])
+def test_what_a_neighbour_only_claims_to_hold_does_not_silence_one_for_ever(window):
+    node = started(clients=3, steps=8, window=window, kept={"is_key_fresh": False})
+    node.connected(B.id, B.hello(members=[A.member(1, 9, neighbours=[B], last_step=-1)]), 0.0)
+    end_pulls(node, B)
+    node.connected(C.id, C.hello([C.held(STEP_MAX)]), 1.0)
+    node.disconnected(B.id, 1.0)
+    tick(node, 1.0 + PATIENCE.start_seconds - 0.1)
+    assert node.phase is Phase.JOINING
+    for second in range(90):
+        tick(node, 1.0 + PATIENCE.start_seconds + second)
+    assert node.phase is not Phase.JOINING
+
+
 def test_a_node_with_a_lost_journal_learns_its_own_past_before_it_speaks():
     node = started()
     past = A.member(incarnation=4)

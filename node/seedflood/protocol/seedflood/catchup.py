@@ -52,6 +52,7 @@ class CatchUp:
         self._is_past_certain = False
         self._progress: object = None
         self._progressed_at = 0.0
+        self._behind_since: float | None = None
 
     def remember(
         self, newest: Member | None, spoken: Member | None, *, is_journal_damaged: bool, is_key_fresh: bool
@@ -85,6 +86,7 @@ class CatchUp:
         now: float,
         *,
         has_pulled: bool,
+        is_level: bool = True,
         held_before: int = 0,
         is_whole: bool = True,
         is_everyone_met: bool = False,
@@ -92,11 +94,17 @@ class CatchUp:
         """Is enough known to speak?
 
         reached: the neighbours all of whose frontier we have held. present: the origins that have not left. has_pulled:
-        a pull was completed, and with it came the digest to compare with. held_before: the step after the last one of
-        ours that is held. is_whole: everything is held that we are known to have said. is_everyone_met: there is nobody
-        in this run whom we have not reached.
+        a pull was completed, and with it came the digest to compare with. is_level: see `Donors`; what a neighbour says
+        that it holds may be made up, so that, too, is waited for only so long. held_before: the step after the last one
+        of ours that is held. is_whole: everything is held that we are known to have said. is_everyone_met: there is
+        nobody in this run whom we have not reached.
         """
-        if not reached:
+        if is_level:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = now
+        is_behind = self._behind_since is not None and now - self._behind_since < self._patience.start_seconds
+        if not reached or is_behind:
             return False
         progress = (len(reached), self._word_age, held_before)
         if progress != self._progress:

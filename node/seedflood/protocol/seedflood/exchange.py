@@ -127,11 +127,12 @@ class Exchange:
         present = membership.present() if is_forgetful else set()  # else nobody asks for it
         hosts = sum(not stated(member).is_relay for member in membership.all()) if is_forgetful else 0
         held_before = frontier.last(own) + 1
-        is_caught_up = self.donors.is_level and self.catchup.may_speak(
+        is_caught_up = self.catchup.may_speak(
             self.donors.reached,
             present,
             now,
             has_pulled=self.donors.has_pulled,
+            is_level=self.donors.is_level,
             held_before=held_before,
             is_whole=frontier.mark(own) >= max(held_before, self.catchup.said_before),
             is_everyone_met=hosts >= self._rules.clients and present <= {*self.donors.reached, own},
