@@ -31,6 +31,9 @@ OVERLAY_PORT = 51820
 
 MAPPED = "MINIUPNPD"
 """Where miniupnpd keeps, in each table, which ports a router passes on."""
+
+LEGACY_TABLES = "nat", "mangle", "filter"
+
 NAMES = "seedflood-"
 """Of namespaces: then the test process, then a number."""
 
@@ -90,7 +93,7 @@ class Network:
         router with the port, and its namespace."""
         home, address, router = self._attach_behind_nat(side, 1500)
         device = f"port{self._hosts}"
-        for table in ("nat", "mangle", "filter"):
+        for table in LEGACY_TABLES:
             _run(*inside(router), "iptables-legacy", "-t", table, "-N", MAPPED)
         _run(*inside(router), "iptables-legacy", "-t", "nat", "-N", f"{MAPPED}-POSTROUTING")
         _run(*inside(router), "iptables-legacy", "-t", "nat", "-A", "PREROUTING", "-i", device, "-j", MAPPED)
@@ -188,6 +191,16 @@ class Network:
         """A cable from the switch to a namespace; the device has the same name at both ends."""
         _ip("link", "add", device, "netns", switch, "type", "veth", "peer", "name", device, "netns", space)
         _ip("-n", switch, "link", "set", device, "master", "bridge", "up")
+
+
+def lacking_tables() -> str:
+    """Why this kernel does not have the tables that miniupnpd writes to; "" if it does."""
+    for table in LEGACY_TABLES:
+        words = ("unshare", "--net", "iptables-legacy", "-t", table, "-S")
+        ran = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        if ran.returncode != 0:
+            return ran.stderr.strip()
+    return ""
 
 
 def mapped_ports(router: str) -> int:

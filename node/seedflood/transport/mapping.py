@@ -25,6 +25,8 @@ FIND_MILLISECONDS = 1000
 
 WAIT_SECONDS = 5.0
 LEASE_SECONDS, RENEW_SECONDS = 1800, 600.0
+RETRY_SECONDS = 60.0
+"""After a failure: a host may start faster than its router."""
 
 NO_ROUTER = (
     "no connected router answers to UPnP: switch it on there, let a firewall of this host pass the answers (from UDP "
@@ -32,6 +34,7 @@ NO_ROUTER = (
 )
 NOT_PUBLIC = "the router has no public address ({}): another one stands before it, so use a relay or an overlay"
 TAKEN = "the router passes port {} on to {}:{}: choose another port in [node] listen"
+UNREADABLE = "what the router says of port {} cannot be read ({}): choose another port in [node] listen"
 
 _OPEN: set["PortMapping"] = set()
 
@@ -75,7 +78,10 @@ class Router:
 
     def _holder(self) -> Any:
         """(address, port) to which it is passed on, or None."""
-        found = self._upnp.getspecificportmapping(self._port, "TCP")
+        try:
+            found = self._upnp.getspecificportmapping(self._port, "TCP")
+        except Exception as error:  # such as another program's text that is not UTF-8
+            raise RouterError(UNREADABLE.format(self._port, error)) from None
         return found and found[:2]
 
 
@@ -115,13 +121,16 @@ class PortMapping:
         router: Router | None = None
         while not self._closing.is_set():
             try:
-                router = Router(self._port)
-                found = "port mapped", "info", {"address": router.open()}
+                answers = Router(self._port)
+                if self._closing.is_set():  # meanwhile, and the port may already be of the next
+                    break
+                router = answers
+                found, pause = ("port mapped", "info", {"address": router.open()}), RENEW_SECONDS
             except RouterError as error:
-                found = "port not mapped", "warning", {"reason": str(error)}
+                found, pause = ("port not mapped", "warning", {"reason": str(error)}), RETRY_SECONDS
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody has waited for us
                 self._loop.call_soon_threadsafe(self._done, *found)
-            self._closing.wait(RENEW_SECONDS)
+            self._closing.wait(pause)
         if router is not None:
             router.close()
 
