@@ -9,7 +9,7 @@ from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standi
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Ping
 from seedflood.transport.codec import PullPart, encode
 from simulation.clock import Clock
-from simulation.network import Network, Weather
+from simulation.network import FRAME_BYTES, Network, Weather
 from simulation.seedflood.traffic import TRAFFIC
 
 
@@ -249,8 +249,10 @@ def test_only_the_end_that_has_the_address_dials():
 
 def test_bytes_that_arrive_are_counted_by_kind_of_message():
     clock, network, (a, b) = linked()
-    assert network.carried.keys() == {"Hello"}
+    assert network.carried.keys() == {"Hello", "Frames"}
+    hellos = network.carried["Frames"]
     network.send(a, b.origin, Ping(1.0))
     assert network.carried["Ping"] == 0, "it is on its way"
     pass_seconds(clock)
     assert network.carried["Ping"] == len(encode(Ping(1.0))[0])
+    assert network.carried["Frames"] == hellos + FRAME_BYTES
