@@ -48,8 +48,13 @@ def let_dial(host: Host, *addresses: str) -> None:
         file.writelines(f'[[peers]]\naddress = "{one}"\n' for one in addresses)
 
 
-def told_by_peers(host: Host) -> str:
-    """What `seedflood peers` says."""
+def wait_for_peers(host: Host, words: str) -> None:
+    """Until `seedflood peers` says this: whether a host can be dialled is tried for seconds."""
+    while words not in _ask_peers(host):
+        pass
+
+
+def _ask_peers(host: Host) -> str:
     program = "from seedflood.cli import main; main()"
     words = [*inside(host.space), sys.executable, "-c", program, "peers", "--peers", host.folder / "peers.toml"]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
@@ -80,7 +85,7 @@ def test_a_router_that_is_asked_lets_others_dial_in_until_the_node_is_stopped(ho
     for one in made:
         one.wait_for("finished")
     assert mapped_ports(router) == 1
-    assert f"h2 sees this host as {outside}, " in told_by_peers(mapped)
+    wait_for_peers(mapped, f"h2 sees this host as {outside}, ")
     assert check_end(made) == [{"h1", "h2"}, {"h0"}, {"h0"}]
     assert mapped_ports(router) == 0
     assert not any("mapped" in line.get("event", "") for line in third.events)
@@ -106,5 +111,5 @@ def test_hosts_of_an_overlay_dial_each_other_through_nat(hosts: Hosts, overlay: 
         one.start()
     for one in made:
         one.wait_for("finished")
-    assert f"h0 sees this host as {addresses[1]}, " in told_by_peers(dials)
+    wait_for_peers(dials, f"h0 sees this host as {addresses[1]}, ")
     assert check_end(made) == [{"h1"}, {"h0"}]
