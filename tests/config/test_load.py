@@ -308,8 +308,9 @@ def test_a_relay_needs_neither_model_nor_rows(write, tmp_path):
 
 def test_a_router_is_asked_only_with_the_extra_for_it(write, monkeypatch):
     settings = load_settings(write('[node]\nlisten = "upnp:7070"\nrole = "relay"\n'))
-    assert settings.node.where == ("0.0.0.0:7070", True)
-    assert load_settings(write('[node]\nlisten = "10.0.0.2:7070"\n')).node.where == ("10.0.0.2:7070", False)
+    assert (settings.node.listen_address, settings.node.asks_router) == ("0.0.0.0:7070", True)
+    plain = load_settings(write('[node]\nlisten = "10.0.0.2:7070"\n')).node
+    assert (plain.listen_address, plain.asks_router) == ("10.0.0.2:7070", False)
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs the package miniupnpc: install seedflood\[upnp\]\.$"):
         check_folders(settings)

@@ -5,8 +5,10 @@ Nothing here sleeps: a test waits for what a daemon says. Who says nothing at al
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -113,6 +115,16 @@ class Host:
 
     def has_said(self, event: str) -> bool:
         return any(line.get("event") == event for line in self.events)
+
+    def told_by_peers(self, *patterns: str, program: str = "from seedflood.cli import main; main()") -> str:
+        """What `seedflood peers` says, as soon as it says all of this: whether a host can be dialled is tried for
+        seconds, and who is linked with whom is told every few. program: the command line, as Python."""
+        words = [sys.executable, "-c", program, "peers", "--peers", str(self.folder / "peers.toml")]
+        words = [*(inside(self.space) if self.space else ()), *words]
+        while True:
+            told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+            if all(re.search(one, told, re.MULTILINE) for one in patterns):
+                return told
 
     def listen(self) -> None:
         """From here on: what was said before is not waited for."""

@@ -2,13 +2,11 @@
 
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ledgers import check_replays
-from networks import PORT, Network, inside, lacking_tables, mapped_ports
+from networks import PORT, Network, lacking_tables, mapped_ports
 from processes import Host, Hosts
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
@@ -48,18 +46,6 @@ def let_dial(host: Host, *addresses: str) -> None:
         file.writelines(f'[[peers]]\naddress = "{one}"\n' for one in addresses)
 
 
-def wait_for_peers(host: Host, words: str) -> None:
-    """Until `seedflood peers` says this: whether a host can be dialled is tried for seconds."""
-    while words not in _ask_peers(host):
-        pass
-
-
-def _ask_peers(host: Host) -> str:
-    program = "from seedflood.cli import main; main()"
-    words = [*inside(host.space), sys.executable, "-c", program, "peers", "--peers", host.folder / "peers.toml"]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
-
-
 def check_end(hosts: list[Host]) -> list[set[str]]:
     """The run is over, and all have one digest; now they are stopped. Whom each was linked with."""
     for one in hosts:
@@ -85,7 +71,7 @@ def test_a_router_that_is_asked_lets_others_dial_in_until_the_node_is_stopped(ho
     for one in made:
         one.wait_for("finished")
     assert mapped_ports(router) == 1
-    wait_for_peers(mapped, f"h2 sees this host as {outside}, ")
+    mapped.told_by_peers(f"^h2 sees this host as {outside}, ")
     assert check_end(made) == [{"h1", "h2"}, {"h0"}, {"h0"}]
     assert mapped_ports(router) == 0
     assert not any("mapped" in line.get("event", "") for line in third.events)
@@ -111,5 +97,5 @@ def test_hosts_of_an_overlay_dial_each_other_through_nat(hosts: Hosts, overlay: 
         one.start()
     for one in made:
         one.wait_for("finished")
-    wait_for_peers(dials, f"h0 sees this host as {addresses[1]}, ")
+    dials.told_by_peers(f"^h0 sees this host as {addresses[1]}, ")
     assert check_end(made) == [{"h1"}, {"h0"}]

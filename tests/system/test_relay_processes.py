@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import recipe
 from ledgers import check_replays, finish
-from networks import BLOCK, OVERLAY_MTU, PORT, Network, inside
+from networks import BLOCK, OVERLAY_MTU, PORT, Network
 from processes import RUN, Host, Hosts
 
 from benchmarks.server import without
@@ -68,23 +68,7 @@ class Swarm:
         return self._hosts.hosts[-1]
 
     def told_by_peers(self, host: Host, *patterns: str) -> str:
-        """What `seedflood peers` says beside the table, as soon as it says all of this: whether a host can be dialled
-        is tried for seconds, and who is linked with whom is told every few."""
-        while True:
-            told = self._ask_peers(host)
-            if all(re.search(one, told, re.MULTILINE) for one in patterns):
-                return told
-
-    def _ask_peers(self, host: Host) -> str:
-        words = [sys.executable, "-c", WITHOUT_EXTRA, "peers", "--peers", str(host.folder / "peers.toml")]
-        ran = subprocess.run(
-            [*(inside(host.space) if host.space else ()), *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        return ran.stdout
+        return host.told_by_peers(*patterns, program=WITHOUT_EXTRA)
 
     def end(self, *relays: Host) -> dict[str, set[str]]:
         """Waits for the end of the hosts and of these relays, which have one digest. Whom each was linked with."""

@@ -28,7 +28,7 @@ EXPORTED = re.compile(
 def check_folders(settings: Settings) -> None:
     """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run
-    if node.where[1] and find_spec("miniupnpc") is None:
+    if node.asks_router and find_spec("miniupnpc") is None:
         raise ConfigError(f'[node] listen = "{node.listen}" needs the package miniupnpc: install seedflood[upnp].')
     if node.role == "relay":
         return

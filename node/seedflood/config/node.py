@@ -114,10 +114,14 @@ class NodeSettings(Section):
         return self.micro_batch == 1
 
     @property
-    def where(self) -> tuple[str, bool]:
-        """The address to listen on, "" for none, and whether the router is asked to pass its port on."""
-        port = self.listen.removeprefix(UPNP)
-        return (self.listen, False) if port == self.listen else (f"0.0.0.0:{port}", True)
+    def asks_router(self) -> bool:
+        """Is the router asked to pass the listening port on?"""
+        return self.listen.startswith(UPNP)
+
+    @property
+    def listen_address(self) -> str:
+        """host:port to listen on; "" for none."""
+        return f"0.0.0.0:{self.listen.removeprefix(UPNP)}" if self.asks_router else self.listen
 
     @field_validator("listen", "http")
     @classmethod

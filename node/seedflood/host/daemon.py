@@ -307,11 +307,17 @@ class Daemon(Owner):
     # Small things
 
     def _make_links(self, stage: Stage) -> Links:
-        where, bytes_max = self.settings.node.where, self.engine.frame_bytes_max
+        node, bytes_max = self.settings.node, self.engine.frame_bytes_max
         links_max = min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX)
         kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
         settings = LinkSettings(
-            *where, links_max, bytes_max, has_contents=self.engine.has_contents, kindred_runs=kindred, ended=ended
+            node.listen_address,
+            node.asks_router,
+            links_max,
+            bytes_max,
+            has_contents=self.engine.has_contents,
+            kindred_runs=kindred,
+            ended=ended,
         )
         return Links(settings, self, credentials=self.credentials)
 

@@ -67,10 +67,9 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
     yield Check("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: equal on all hosts")
     yield _key(stage)
     yield _clock(stage)
-    listen, asks_router = settings.node.where
-    if listen:
+    if listen := settings.node.listen_address:
         yield _port(listen, stage.key_folder)
-    if asks_router:
+    if settings.node.asks_router:
         yield _router(int(listen.rpartition(":")[2]))
     yield from (_peer(one.address) for one in settings.peers)
     if settings.node.role == "relay":

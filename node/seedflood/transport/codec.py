@@ -82,6 +82,7 @@ FRAME_VOTES = 256
 USUAL_NEIGHBOURS_MAX, USUAL_MEMBER_BYTES_MAX, USUAL_MEMBERS_MAX = 16, 512, 4096
 """Statements with so many neighbours, or bytes, are remembered as they were read and spelled last: so many of them,
 together some megabytes."""
+
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 BASE_DIGEST_BYTES_MAX = 64

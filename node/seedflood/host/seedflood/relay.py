@@ -178,9 +178,10 @@ class _Learner(Owner):
 
     async def learn(self) -> tuple[Known, str]:
         """(what was learned, the name of who told it). Raises SeedfloodError."""
-        links = Links(LinkSettings(*self._settings.node.where), self, credentials=self._credentials)
+        node = self._settings.node
+        links = Links(LinkSettings(node.listen_address, node.asks_router), self, credentials=self._credentials)
         try:
-            if self._settings.node.listen:
+            if node.listen:
                 await links.start()
             links.dial([peer.address for peer in self._settings.peers], self._settings.pins)
             return await self._found
