@@ -15,6 +15,7 @@ from seedflood.protocol.seedflood.inquiry import BLOCKS_ASKED_MAX
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
+from seedflood.protocol.seedflood.sums import SUMS_MAX
 from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 from seedflood.protocol.swarm.roster import HOLES_MAX
@@ -109,6 +110,7 @@ BOUNDS: dict[str, Bound] = {
     "Voting.misvoting": origins,
     "Window.waiting": origins,
     "_Queue.updates": at_once,
+    "WantedSums.wanted": fixed(SUMS_MAX),
 }
 """By the class of the part and the field. [] stands for each container inside a table."""
 

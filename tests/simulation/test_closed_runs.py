@@ -103,6 +103,11 @@ def test_a_run_that_begins_with_hosts_that_were_admitted_meanwhile_waits_for_non
     assert result.is_good, (result.violations, result.stuck)
 
 
+def test_who_returns_with_a_step_that_came_too_late_for_the_votes_takes_the_sum_of_the_others():
+    result = runs.simulate(runs.Plan(clients=6, topology="bridge", seed=49, window="strict", closed=True))
+    assert result.is_good, (result.violations, result.stuck)
+
+
 @pytest.mark.parametrize(("topology", "seed"), [("grid", 67), ("grid", 25), ("bridge", 11), ("random-regular", 61)])
 def test_who_was_away_when_the_others_went_on_without_a_removed_host_can_join(topology, seed):
     """It holds the bundles of the epoch whose certificate shows the first roster to be over, and not that one."""

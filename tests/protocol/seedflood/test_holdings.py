@@ -4,6 +4,7 @@ import pytest
 from nodes import (
     answer_pull,
     applied_steps,
+    end_pulls,
     events,
     hear,
     linked,
@@ -304,6 +305,45 @@ def test_what_comes_beside_a_sum_of_ours_is_put_behind_it_by_a_rebuild():
     assert hear(node, B, C.updates(0)).bundles != []
     assert len(orders(tick(node, 6.0), Rebuild)) == 1
     assert orders(tick(node, 9.0), Rebuild) == []
+
+
+def holding_a_late_step():
+    """A node that holds a step of D that the others had not when they voted. Returns the sum that they voted for."""
+    node = linked(B, C, clients=3, steps=12, refresh_period=PERIOD)
+    hear(node, B, Members((D.member(last_step=0),)))
+    hear(node, B, D.updates(0))
+    while node.phase is not Phase.FINISHING:
+        step = node.step
+        hear(node, B, B.updates(step))
+        hear(node, C, C.updates(step))
+        for order in orders(publish(node), SumEpoch):
+            node.answer(epoch(order.epoch, *order.frontier), 0.0)
+    others = epoch(0, A.held(4), B.held(4), C.held(4), total=5)
+    hear(node, C, Votes((B.vote(others), C.vote(others))))
+    return node, others
+
+
+def test_who_holds_a_step_that_came_too_late_for_the_votes_of_others_takes_their_sum():
+    node, others = holding_a_late_step()
+    assert [pull for at in (2.0, 4.0) for pull in tick(node, at).pull] == []
+    ((peer, frontier),) = tick(node, 6.0).pull
+    assert not Frontier(frontier).holds_any(B.id, 0, 3)
+    assert Frontier(frontier).holds(B.id, 4, 11)
+    donor = next(one for one in (B, C) if one.id == peer)
+    assert hear_sums(node, donor, others, now=6.0).adopt == [certified(others, B, C)]
+    assert node.applied.holds(D.id, 0)
+    assert len(orders(tick(node, 8.0), Rebuild)) == 1
+
+
+def test_a_sum_is_looked_for_at_one_neighbour_after_the_other_and_less_and_less_often():
+    node, _ = holding_a_late_step()
+    asked = []
+    for at in range(2, 62, 2):
+        pull = tick(node, float(at)).pull
+        asked += [(at, peer) for peer, _ in pull]
+        end_pulls(node, B, C, now=float(at))
+    assert [at for at, _ in asked] == [6, 10, 18, 34]
+    assert len({peer for _, peer in asked[:2]}) == 2
 
 
 def test_who_misses_votes_for_long_asks_for_them():

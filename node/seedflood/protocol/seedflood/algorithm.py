@@ -259,6 +259,8 @@ class SeedFlood(Algorithm):
         donors.retry()
         self.exchange.voting.ask(now)
         self.exchange.voting.tell_overdue(self.step, now, self.ending.lacking)
+        if not self.life.is_joining:
+            self.exchange.sums.ask(self.exchange.linked, self._outbox, now)
         # neighbours are so much further apart, and bundles of turns cover rounds before their own
         on_the_way = 2 * self.rules.delay * self.rules.local_steps + self.rules.turns.spread
         before = donors.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
@@ -273,7 +275,6 @@ class SeedFlood(Algorithm):
 
     def _relay(self, relaying: Relaying, now: float) -> None:
         relaying.settle()
-        relaying.ask_for_sums(self.exchange.linked, self._outbox, now)
         self.step = min(self._next_step(), self.rules.steps)
         if self.ending.since is None and self.ending.holds_everything():
             self.ending.since = now

@@ -30,7 +30,8 @@ epoch stays a bundle beside the sum. How many votes are enough?
 If the hosts of a closed run voted for different steps, since the network was split at the end of an epoch, there is no
 certificate. Then the epoch stays bundles on all hosts, and nothing else follows: they are kept, repaired and served
 like those of an open epoch. It costs space, and needs no second vote. The log says so once, as it does of an epoch that
-has waited for OVERDUE_SECONDS (`voting`).
+has waited for OVERDUE_SECONDS (`voting`). If only a few voted otherwise, and a host heard of that after it had found a
+certificate, all others take its sum (`sums`).
 
 Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows; in an open run
 of more than half of the clients. It counts itself if its own vote is there: so it knows that it was of that opinion,
@@ -213,6 +214,15 @@ class Certificates:
         if self.is_by_majority:
             return bool(self._majority(epoch, votes))
         return 2 * len(votes) > self._size(epoch, {vote.origin for vote in votes}, but=self._origin)
+
+    def believed(self, epoch: int) -> EpochDigest | None:
+        """The sum of an epoch that has a certificate, or would be believed if somebody gave it to us: who heard the
+        votes in another order than we may have found a certificate."""
+        sides = Counter(vote.digests for vote in self._votes.get(epoch, {}).values())
+        most = self._certified.get(epoch) or max(sides, key=lambda digests: (sides[digests], digests), default=None)
+        if most is None or epoch in self._certified:
+            return most
+        return most if self.suffices(epoch, self.undoubted(epoch, most)) else None
 
     def votes_wanted(self) -> int:
         """How many votes a majority is now."""

@@ -29,6 +29,7 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
+from seedflood.protocol.seedflood.sums import WantedSums
 from seedflood.protocol.seedflood.voting import Voting
 from seedflood.protocol.seedflood.watch import DigestWatch, HearsayWatch
 from seedflood.protocol.swarm.messages import AlgorithmMessage
@@ -66,6 +67,7 @@ class Exchange:
         self._may_apply_before = may_apply_before
         self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
         self.voting = Voting(holdings, presence, admission, self.watch, outbox, rules)
+        self.sums = WantedSums(rules, holdings, self.donors, is_relay=is_relay)
 
     @property
     def is_joining(self) -> bool:
@@ -220,7 +222,7 @@ class Exchange:
         here, or other bundles than we hold."""
         holdings = self._holdings
         is_held = holdings.frontier.covers(closed.frontier)
-        is_asked_for = self.inquiry.is_asked_for(peer, closed.epoch) or self._life.phase is Phase.RELAYING
+        is_asked_for = self.inquiry.is_asked_for(peer, closed.epoch) or closed.epoch in self.sums.wanted
         if not self.donors.is_pulling(peer) or (is_held and not is_asked_for):
             return
         before = applied_before(self._presence.algorithm.step, self._rules)
