@@ -105,6 +105,7 @@ BOUNDS: dict[str, Bound] = {
     "Pending._lasts": _bundles,
     "Donors._peers": linked,
     "Donors.reached": origins,
+    "Voting._disputed": _epochs,
     "Voting._told": _epochs,
     "Voting._waiting": _epochs,
     "Voting.misvoting": origins,

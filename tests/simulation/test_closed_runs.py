@@ -103,6 +103,12 @@ def test_a_run_that_begins_with_hosts_that_were_admitted_meanwhile_waits_for_non
     assert result.is_good, (result.violations, result.stuck)
 
 
+def test_who_told_hosts_two_things_is_named_though_a_certificate_was_found_before_they_compared():
+    plan = runs.Plan(clients=6, topology="bridge", seed=36, window="none", profile="liars", closed=True)
+    result = runs.simulate(plan)
+    assert result.is_good, (result.violations, result.stuck)
+
+
 def test_who_returns_with_a_step_that_came_too_late_for_the_votes_takes_the_sum_of_the_others():
     result = runs.simulate(runs.Plan(clients=6, topology="bridge", seed=49, window="strict", closed=True))
     assert result.is_good, (result.violations, result.stuck)

@@ -5,6 +5,7 @@ import pytest
 from worlds import STORMY, make_world
 
 from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from simulation.checks import find_stuck
 from simulation.operator import Operator
 from simulation.seedflood.checks import find_violations, has_equal_digests, has_equal_frontiers
@@ -140,6 +141,7 @@ def test_who_signs_other_sums_is_named_and_keeps_nobody_from_compacting(monkeypa
 
     monkeypatch.setattr(Closings, "summed", summed)
     judge(world)
+    world.run_for(2 * DISPUTE_SECONDS)
     for host in world.honest:
         assert compacted(host) > 10
         named = [event for event in host.events if event.name == "a host signs another sum than the others"]

@@ -3,14 +3,16 @@
 import hashlib
 
 import pytest
-from nodes import PROBES, hear, windows
-from origins import A, B, C, D, make_rules, pretend_signature, verify
+from nodes import PROBES, hear, orders, sent, tick, windows
+from origins import EPOCH_BYTES, RUN_ID, A, B, C, D, epoch, make_rules, pretend_signature, verify
 
 from seedflood.errors import PeerError
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.epochs import digest_of
+from seedflood.protocol.seedflood.messages import BlockDigests, Updates, Vote, Votes
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.outputs import Measured, Pulled
+from seedflood.protocol.seedflood.outputs import Measured, Pulled, SumEpoch
 from seedflood.protocol.seedflood.statement import Stated, pack
+from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Members
@@ -204,3 +206,44 @@ def test_who_was_removed_is_not_waited_for():
     assert [name for _, name in node.unended()] == ["ada", "bob", "cyd"]
     hear(node, B, WITHOUT_C)
     assert [name for _, name in node.unended()] == ["ada", "bob"]
+
+
+# A sum in place of bundles
+
+
+def vote(origin, closed):
+    """Its vote by the roster ALL."""
+    unsigned = Vote(origin.id, closed.epoch, digest_of(closed, EPOCH_BYTES), serial=ALL.serial)
+    return unsigned._replace(signature=origin.sign(unsigned.signed_bytes(RUN_ID, origin.public_key)))
+
+
+def summed():
+    """A node that has voted for its sum of the only epoch. B and C have not yet."""
+    node = linked(B, C, window="bounded", steps=4, refresh_period=4)
+    ordered = []
+    for step in range(4):
+        for peer in (B, C):
+            hear(node, peer, peer.updates(step))
+        node.answer(Measured(step, PROBES), 0.0)
+        ordered += orders(node.collect(), SumEpoch)
+    (order,) = ordered
+    closed = epoch(0, *order.frontier, total=7)
+    node.answer(closed, 0.0)
+    assert node.collect().compact == []
+    return node, closed
+
+
+def test_bundles_give_way_to_a_sum_as_soon_as_most_have_voted_for_it():
+    node, closed = summed()
+    assert [one.epoch for one in hear(node, B, Votes((vote(B, closed),))).compact] == [0]
+
+
+def test_if_a_vote_says_another_sum_neighbours_are_told_what_is_held_before_bundles_give_way():
+    node, closed = summed()
+    other = epoch(0, *closed.frontier, total=8)
+    out = hear(node, C, Votes((vote(C, other), vote(B, closed))))
+    assert (out.compact, sent(out, B, BlockDigests)) == ([], [])
+    out = tick(node, 2.0)
+    assert [len(sent(out, peer, BlockDigests)) for peer in (B, C)] == [1, 1]
+    assert [len(tick(node, at).compact) for at in (4.0, 6.0, DISPUTE_SECONDS)] == [0, 0, 1]
+    assert sent(tick(node, DISPUTE_SECONDS + 2.0), B, BlockDigests) == []

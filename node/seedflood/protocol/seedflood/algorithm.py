@@ -259,7 +259,7 @@ class SeedFlood(Algorithm):
         donors.retry()
         self.exchange.voting.ask(now)
         self.exchange.voting.tell_overdue(self.step, now, self.ending.lacking)
-        if not self.life.is_joining:
+        if self.phase is not Phase.JOINING:
             self.exchange.sums.ask(self.exchange.linked, self._outbox, now)
         # neighbours are so much further apart, and bundles of turns cover rounds before their own
         on_the_way = 2 * self.rules.delay * self.rules.local_steps + self.rules.turns.spread

@@ -188,10 +188,12 @@ class Closings:
         """Of our sum of an epoch that is not compacted yet."""
         return self._digests.get(epoch)
 
-    def agreed(self) -> list[ClosedEpoch]:
-        """The sums that may replace their bundles now, each returned once, with its certificate."""
+    def agreed(self, may_replace: Callable[[int], bool]) -> list[ClosedEpoch]:
+        """The sums that may replace their bundles now, each returned once, with its certificate. may_replace: may that
+        of this epoch, which has a certificate?"""
         certificates = self._certificates
         found = [epoch for epoch in sorted(self._sums) if certificates.of(epoch) == self._digests[epoch]]
+        found = [epoch for epoch in found if may_replace(epoch)]
         settled = []
         for epoch in found:
             votes = certificates.certificate(epoch, self._digests[epoch])

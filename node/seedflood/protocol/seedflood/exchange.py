@@ -180,7 +180,7 @@ class Exchange:
 
     def compact_epochs(self, now: float) -> None:
         """Compacts the epochs that have a certificate now."""
-        agreed, contents = self.voting.review(), self._holdings.contents
+        agreed, contents = self.voting.review(now), self._holdings.contents
         self._outbox.outputs.compact += agreed
         for closed in agreed:
             contents.forget(closed.epoch)
@@ -192,9 +192,10 @@ class Exchange:
 
         If a neighbour's digest differs, perhaps somebody told us different things, so we tell the neighbour which
         bundles we have (`inquiry`). An origin that did so once may have done it more often: while our coefficients are
-        behind the journal, and our digest says nothing, we tell that to all neighbours.
+        behind the journal, and our digest says nothing, we tell that to all neighbours. So we do while votes differ.
         """
-        for peer in self._presence.neighbours if self.watch.is_outdated else self.watch.jury.unequal():
+        is_open = self.watch.is_outdated or self.voting.is_disputed
+        for peer in self._presence.neighbours if is_open else self.watch.jury.unequal():
             self.inquiry.differ(peer, now)
         if self.watch.rebuild(self._holdings.applied, self._outbox, now):
             self._holdings.closings.distrust()

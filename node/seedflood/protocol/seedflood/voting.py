@@ -4,6 +4,10 @@ Nobody is in a hurry for a vote, and all hosts vote at about the same time, so v
 A host whose vote for the same steps says another sum has another replica than we, or lies. So if as many others as not
 say another sum than ours, we doubt our replica. Who says another sum than the certificate is named. Of an epoch that is
 not compacted for long the log tells why, and for whom it waits.
+
+A host may also vote for another sum since an origin told it something else. Only signed bundles prove that, and the sum
+takes their place. So if anyone has voted for another sum of the same steps, bundles stay for another DISPUTE_SECONDS,
+and neighbours compare what they hold (`inquiry`).
 """
 
 import struct
@@ -25,6 +29,9 @@ ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0
 
 OVERDUE_SECONDS = 60.0
 """How long the first epoch that could be compacted is waited for until the log says why it is not."""
+
+DISPUTE_SECONDS = 8.0
+"""How long bundles stay beside a certificate if a vote says another sum: neighbours compare every four seconds."""
 
 VOTES_KEY = b"votes"
 _RECORD = struct.Struct(">Q32s32s64sQ")
@@ -57,6 +64,8 @@ class Voting:
         """Of the roster when certificates were looked for last."""
         self._waiting: list[int] = []
         self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
+        self._disputed: dict[int, float] = {}
+        """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
         self._told: set[int] = set()
         """The epochs of which the log has said why they stay as bundles."""
         self._overdue: tuple[int | None, float] = (None, 0.0)
@@ -116,14 +125,29 @@ class Voting:
         if votes:
             yield Votes(tuple(sorted(votes, key=lambda vote: (vote.epoch, vote.digests))))
 
-    def review(self) -> list[ClosedEpoch]:
-        """Called when votes or members have changed. Returns the sums that may take the place of bundles now."""
+    @property
+    def is_disputed(self) -> bool:
+        """Has somebody voted for another sum of the same steps than a certificate, while we hold the bundles yet?"""
+        return bool(self._disputed)
+
+    def review(self, now: float) -> list[ClosedEpoch]:
+        """Called when votes or members may have changed. Returns the sums that may take the place of bundles now."""
         serial = self._roster_serial
-        if not (self._is_changed or self._presence.changed or serial != self._serial):
+        if self._is_changed or self._presence.changed or serial != self._serial:
+            self._is_changed, self._serial = False, serial
+            self._count()
+        elif not self._disputed:
             return []
-        self._is_changed, self._serial = False, serial
-        self._count()
-        return self._closings.agreed()
+        agreed = self._closings.agreed(lambda epoch: self._may_replace(epoch, now))
+        self._disputed = {one: since for one, since in self._disputed.items() if self._closings.digests(one) is not None}
+        return agreed
+
+    def _may_replace(self, epoch: int, now: float) -> bool:
+        """May our sum of an epoch, which has a certificate, take the place of its bundles?"""
+        digests = self._closings.digests(epoch)
+        if digests is None or not self._certificates.against(epoch, digests):
+            return True
+        return now >= self._disputed.setdefault(epoch, now) + DISPUTE_SECONDS
 
     @property
     def _roster_serial(self) -> int:
