@@ -106,6 +106,7 @@ BOUNDS: dict[str, Bound] = {
     "Donors._peers": linked,
     "Donors.reached": origins,
     "Voting._disputed": _epochs,
+    "Voting._objections": origins,
     "Voting._told": _epochs,
     "Voting._waiting": _epochs,
     "Voting.misvoting": origins,

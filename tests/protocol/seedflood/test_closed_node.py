@@ -217,20 +217,18 @@ def vote(origin, closed):
     return unsigned._replace(signature=origin.sign(unsigned.signed_bytes(RUN_ID, origin.public_key)))
 
 
-def summed():
-    """A node that has voted for its sum of the only epoch. B and C have not yet."""
-    node = linked(B, C, window="bounded", steps=4, refresh_period=4)
-    ordered = []
-    for step in range(4):
+def summed(steps=4):
+    """A node that has voted for its sums of all epochs. B and C have not yet."""
+    node = linked(B, C, window="bounded", steps=steps, refresh_period=4)
+    sums = []
+    for step in range(steps):
         for peer in (B, C):
             hear(node, peer, peer.updates(step))
         node.answer(Measured(step, PROBES), 0.0)
-        ordered += orders(node.collect(), SumEpoch)
-    (order,) = ordered
-    closed = epoch(0, *order.frontier, total=7)
-    node.answer(closed, 0.0)
-    assert node.collect().compact == []
-    return node, closed
+        for order in orders(node.collect(), SumEpoch):
+            sums.append(epoch(order.epoch, *order.frontier, total=7))
+            node.answer(sums[-1], 0.0)
+    return node, *sums
 
 
 def test_bundles_give_way_to_a_sum_as_soon_as_most_have_voted_for_it():
@@ -247,3 +245,10 @@ def test_if_a_vote_says_another_sum_neighbours_are_told_what_is_held_before_bund
     assert [len(sent(out, peer, BlockDigests)) for peer in (B, C)] == [1, 1]
     assert [len(tick(node, at).compact) for at in (4.0, 6.0, DISPUTE_SECONDS)] == [0, 0, 1]
     assert sent(tick(node, DISPUTE_SECONDS + 2.0), B, BlockDigests) == []
+
+
+def test_who_votes_for_other_sums_again_and_again_holds_back_one_of_them():
+    node, first, second = summed(steps=8)
+    others = [epoch(one.epoch, *one.frontier, total=8) for one in (first, second)]
+    out = hear(node, C, Votes(tuple(vote(C, one) for one in others) + (vote(B, first), vote(B, second))))
+    assert [one.epoch for one in out.compact] == [1]

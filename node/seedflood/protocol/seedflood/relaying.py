@@ -28,7 +28,6 @@ SETTLE_BUNDLES = 1024
 """How many new bundles are offered to whoever links now, at most; he pulls the others."""
 
 
-
 class Relaying:
     """is_over: everyone has ended the run."""
 

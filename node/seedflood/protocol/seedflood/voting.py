@@ -6,8 +6,8 @@ say another sum than ours, we doubt our replica. Who says another sum than the c
 not compacted for long the log tells why, and for whom it waits.
 
 A host may also vote for another sum since an origin told it something else. Only signed bundles prove that, and the sum
-takes their place. So if anyone has voted for another sum of the same steps, bundles stay for another DISPUTE_SECONDS,
-and neighbours compare what they hold (`inquiry`).
+takes their place. So if a host has voted for another sum of the same steps, bundles stay for another DISPUTE_SECONDS,
+and neighbours compare what they hold (`inquiry`). That costs all links something, so each host is given it once.
 """
 
 import struct
@@ -66,6 +66,8 @@ class Voting:
         self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
         self._disputed: dict[int, float] = {}
         """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
+        self._objections: dict[OriginId, int] = {}
+        """By host that votes for other sums than certificates: the first epoch on which it did."""
         self._told: set[int] = set()
         """The epochs of which the log has said why they stay as bundles."""
         self._overdue: tuple[int | None, float] = (None, 0.0)
@@ -139,13 +141,16 @@ class Voting:
         elif not self._disputed:
             return []
         agreed = self._closings.agreed(lambda epoch: self._may_replace(epoch, now))
-        self._disputed = {one: since for one, since in self._disputed.items() if self._closings.digests(one) is not None}
+        self._disputed = {
+            one: since for one, since in self._disputed.items() if self._closings.digests(one) is not None
+        }
         return agreed
 
     def _may_replace(self, epoch: int, now: float) -> bool:
         """May our sum of an epoch, which has a certificate, take the place of its bundles?"""
         digests = self._closings.digests(epoch)
-        if digests is None or not self._certificates.against(epoch, digests):
+        against = self._certificates.against(epoch, digests) if digests is not None else []
+        if epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
             return True
         return now >= self._disputed.setdefault(epoch, now) + DISPUTE_SECONDS
 
