@@ -250,5 +250,6 @@ def test_if_a_vote_says_another_sum_neighbours_are_told_what_is_held_before_bund
 def test_who_votes_for_other_sums_again_and_again_holds_back_one_of_them():
     node, first, second = summed(steps=8)
     others = [epoch(one.epoch, *one.frontier, total=8) for one in (first, second)]
-    out = hear(node, C, Votes(tuple(vote(C, one) for one in others) + (vote(B, first), vote(B, second))))
+    votes = [*(vote(C, one) for one in others), vote(B, first), vote(B, second)]
+    out = hear(node, C, Votes(tuple(votes)))
     assert [one.epoch for one in out.compact] == [1]
