@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from origins import A, B, certified, epoch, make_rules, verify
 
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.certificates import Certificates
+from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_TOLD, Certificates
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, Closings
 from seedflood.protocol.seedflood.outputs import SumEpoch
 from seedflood.protocol.seedflood.rules import Rules
@@ -259,3 +259,24 @@ def test_a_sum_of_another_is_adopted_unless_there_is_one_or_ours_is_being_taken(
     assert not closings.may_adopt(0)
     closings.restore(epoch(1, A.held(8)))
     assert not closings.may_adopt(1)
+
+
+def test_however_many_epochs_are_certified_at_once_each_sum_has_its_certificate():
+    epochs = 2 * CERTIFIED_EPOCHS_TOLD
+    closings = make_closings(*(A.bundle(step) for step in range(0, epochs * PERIOD, PERIOD)), steps=epochs * PERIOD)
+    for order in closings.due(epochs * PERIOD, lambda _: True, lambda _: True):
+        closed = epoch(order.epoch, *order.frontier)
+        closings.summed(closed)
+        for vote in (A.vote(closed), B.vote(closed)):
+            closings._certificates.take(vote)
+    closings._certificates.review()
+    agreed = closings.agreed(lambda _: True)
+    assert [len(one.certificate) for one in agreed] == epochs * [2]
+
+
+def test_a_sum_is_not_compacted_when_the_votes_of_its_certificate_are_forgotten():
+    closings = make_closings(A.bundle(0))
+    closed = close(closings)
+    closings._certificates.note(0, A.vote(closed).digests, ())
+    del closings._certificates._votes[0]
+    assert closings.agreed(lambda _: True) == []

@@ -51,6 +51,7 @@ def found(certificates, *votes):
         assert certificates.is_news(vote)
         certificates.take(vote)
     certificates.review()
+    certificates.forget(but=())
     return certificates.of(0)
 
 

@@ -181,9 +181,13 @@ class Certificates:
             self._floors = {one: known for one, known in self._floors.items() if one < epoch or known > serial}
             self._floors[epoch] = serial
             self._votes[epoch] = {vote.origin: vote for vote in votes} | self._votes.get(epoch, {})
+
+    def forget(self, but: Collection[int]) -> None:
+        """Forgets the votes on epochs whose certificate is long known. but: those whose sums wait for their votes."""
         kept = sorted(self._certified.keys() & self._votes.keys() - self._floors.keys())
         for one in kept[:-CERTIFIED_EPOCHS_TOLD]:
-            del self._votes[one]
+            if one not in but:
+                del self._votes[one]
 
     def review(self) -> list[tuple[int, EpochDigest]]:
         """The epochs that have enough votes since this was called last."""

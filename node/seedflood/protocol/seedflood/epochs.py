@@ -197,9 +197,12 @@ class Closings:
         settled = []
         for epoch in found:
             votes = certificates.certificate(epoch, self._digests[epoch])
+            if not votes:  # forgotten: nobody would take the sum from us, and bundles they could not have any more
+                continue
             settled.append(replace(self._sums[epoch], certificate=votes))
             self.restore(settled[-1])
             self._ours.add(epoch)
+        certificates.forget(but=self._sums.keys() | self._summing.keys())
         return settled
 
     def _holding(self, epoch: int) -> Frontier:
