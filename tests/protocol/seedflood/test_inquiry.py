@@ -145,6 +145,14 @@ def test_a_block_that_differs_is_pulled_as_if_it_were_lacking_and_held_against_t
     assert hear(node, B, B.updates(0)).check == []
 
 
+def test_who_tells_nothing_of_an_epoch_is_asked_for_its_sum_though_not_all_of_our_blocks_are_whole():
+    node = linked(B, C, window="none", refresh_period=4)
+    hear(node, B, B.updates(0))
+    hear(node, C, C.updates(*range(4)))
+    ((_, frontier),) = hear(node, B, BlockDigests(())).pull
+    assert not Frontier(frontier).holds_any(C.id, 0, 3)
+
+
 def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
     node, asked = deceived(), []
     for now in range(200):

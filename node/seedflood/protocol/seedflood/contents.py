@@ -11,7 +11,7 @@ content.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from itertools import islice
 
@@ -94,12 +94,14 @@ class Contents:
         is in flight, or a step was measured for one of us and skipped for the other."""
         return {block: counts for block, counts in self._unequal(told) if counts[0] != counts[1]}
 
-    def summed(self, told: BlockDigests) -> list[Block]:
+    def summed(self, told: BlockDigests, is_whole: Callable[[Block], bool]) -> list[Block]:
         """One block of each epoch of which the other side tells none: a sum may have taken the place of its bundles
-        there."""
+        there. is_whole: are all steps of a block held here?"""
+        if len(told.blocks) >= BLOCKS_TOLD_MAX:
+            return []
         epochs = {epoch for _, epoch, *_ in told.blocks}
-        is_all = len(told.blocks) < BLOCKS_TOLD_MAX
-        return [next(iter(one)) for epoch, one in self._blocks.items() if is_all and one and epoch not in epochs]
+        found = (next(filter(is_whole, one), None) for epoch, one in self._blocks.items() if epoch not in epochs)
+        return [block for block in found if block is not None]
 
     def _unequal(self, told: BlockDigests) -> Iterator[tuple[Block, tuple[int, int]]]:
         """(block, how many bundles are in it here and there)"""

@@ -76,7 +76,7 @@ class Inquiry:
         if now < ask_at or self._donors.is_pulling(peer):
             return
         contents = self._contents
-        summed = [block for block in contents.summed(told) if self._frontier.holds(*contents.steps(block))]
+        summed = contents.summed(told, lambda block: self._frontier.holds(*contents.steps(block)))
         lasting = self._lasting(peer, contents.uneven(told))
         blocks = [*contents.differing(told), *lasting, *summed][:BLOCKS_ASKED_MAX]
         if not blocks:
