@@ -327,12 +327,31 @@ def test_who_holds_a_step_that_came_too_late_for_the_votes_of_others_takes_their
     node, others = holding_a_late_step()
     assert [pull for at in (2.0, 4.0) for pull in tick(node, at).pull] == []
     ((peer, frontier),) = tick(node, 6.0).pull
-    assert not Frontier(frontier).holds_any(B.id, 0, 3)
-    assert Frontier(frontier).holds(B.id, 4, 11)
     donor = next(one for one in (B, C) if one.id == peer)
     assert hear_sums(node, donor, others, now=6.0).adopt == [certified(others, B, C)]
     assert node.applied.holds(D.id, 0)
     assert len(orders(tick(node, 8.0), Rebuild)) == 1
+
+
+def test_who_has_no_sum_sends_only_a_bundle_of_each_origin_again():
+    node, _ = holding_a_late_step()
+    tick(node, 2.0)
+    ((_, frontier),) = tick(node, 6.0).pull
+    lacking = [(one.id, Frontier(frontier).gaps(one.id, 11)) for one in (A, B, C)]
+    assert lacking == [(one.id, [(0, 0)]) for one in (A, B, C)]
+
+
+def test_a_sum_of_what_is_not_over_here_is_not_looked_for():
+    node = linked(B, C, window="none", refresh_period=PERIOD)
+    hear(node, B, B.updates(0))
+    hear(node, C, Votes((B.vote(FIRST), C.vote(FIRST))))
+    assert [pull for at in range(2, 40, 2) for pull in tick(node, float(at)).pull] == []
+
+
+def test_no_sum_is_looked_for_while_the_disk_is_full():
+    node, _ = holding_a_late_step()
+    node.seedflood.hear_of_disk(is_full=True)
+    assert [pull for at in range(2, 40, 2) for pull in tick(node, float(at)).pull] == []
 
 
 def test_a_sum_is_looked_for_at_one_neighbour_after_the_other_and_less_and_less_often():

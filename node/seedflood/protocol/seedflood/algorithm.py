@@ -259,8 +259,8 @@ class SeedFlood(Algorithm):
         donors.retry()
         self.exchange.voting.ask(now)
         self.exchange.voting.tell_overdue(self.step, now, self.ending.lacking)
-        if self.phase is not Phase.JOINING:
-            self.exchange.sums.ask(self.exchange.linked, self._outbox, now)
+        if self.phase is not Phase.JOINING and not self._blockers.is_disk_full:
+            self.exchange.sums.ask(applied_before(self.step, self.rules), self.exchange.linked, self._outbox, now)
         # neighbours are so much further apart, and bundles of turns cover rounds before their own
         on_the_way = 2 * self.rules.delay * self.rules.local_steps + self.rules.turns.spread
         before = donors.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)

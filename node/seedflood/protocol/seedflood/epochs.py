@@ -125,11 +125,10 @@ class Closings:
         """May another's sum take the place of what is held? Not while we take our own: it would be applied twice."""
         return epoch not in self._kept and epoch not in self._summing
 
-    def summed_elsewhere(self, *, is_relay: bool) -> list[int]:
-        """The epochs that are bundles here, and of which enough hosts have voted for a sum that cannot be made here:
-        other steps are held, or, on a relay, any."""
-        bundles = sorted(self._held.keys() - self._kept.keys())
-        sums = ((epoch, self._certificates.believed(epoch)) for epoch in bundles)
+    def summed_elsewhere(self, step: int, *, is_relay: bool) -> list[int]:
+        """The epochs that are over at `step` and bundles here, and of which enough hosts have voted for a sum that
+        cannot be made here: other steps are held, or, on a relay, any."""
+        sums = ((epoch, self._certificates.believed(epoch)) for epoch in self.overdue(step))
         return [epoch for epoch, one in sums if one and (is_relay or self._held[epoch].digest() != one.frontier_digest)]
 
     def due(

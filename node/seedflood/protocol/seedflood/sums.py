@@ -7,12 +7,13 @@
 
 So once enough hosts have voted for a sum that cannot be made here, its epoch is pulled once more, from one neighbour
 after the other. Whoever has compacted it answers with the sum and its certificate, and what the sum does not cover
-stays beside it here, too.
+stays beside it here, too. It may be that nobody has. So only the first step of every origin is asked for: whoever has
+the sum sends all of it for any step that it covers, and others send no more than a bundle of each origin.
 """
 
 from collections.abc import Collection
 
-from seedflood.protocol.frontier import without
+from seedflood.protocol.frontier import tellable, without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.holdings import Holdings
@@ -21,7 +22,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.outputs import Outbox
 
 ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0
-"""Between two pulls; twice as long each time: a neighbour that has not compacted the epoch sends the bundles again."""
+"""Between two pulls; twice as long each time: a neighbour that has not compacted the epoch sends bundles again."""
 
 SUMS_MAX = 16
 """How many epochs are pulled again at once."""
@@ -38,9 +39,9 @@ class WantedSums:
         self._is_relay = is_relay
         self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
 
-    def ask(self, linked: Collection[OriginId], outbox: Outbox[Outputs], now: float) -> None:
-        """Once per comparison period."""
-        wanted = self._holdings.closings.summed_elsewhere(is_relay=self._is_relay)[:SUMS_MAX]
+    def ask(self, step: int, linked: Collection[OriginId], outbox: Outbox[Outputs], now: float) -> None:
+        """Once per comparison period. step: a sum is taken only of what is over for who begins a round there."""
+        wanted = self._holdings.closings.summed_elsewhere(step, is_relay=self._is_relay)[:SUMS_MAX]
         if wanted[:1] != self.wanted[:1]:
             self._pause = ASK_SECONDS_MIN
             self._ask_at = now + self._pause
@@ -49,6 +50,6 @@ class WantedSums:
             return
         self._ask_at, self._pause = now + self._pause, min(2 * self._pause, ASK_SECONDS_MAX)
         donor, frontier = self._donors.ask_next(), self._holdings.frontier
-        period = self._period
-        spans = [(one, epoch * period, (epoch + 1) * period - 1) for one in frontier.origins for epoch in wanted]
-        outbox.outputs.pull.append((donor, without(frontier.held(), spans)))
+        firsts = [epoch * self._period for epoch in wanted]
+        spans = [(one, first, first) for one in frontier.origins for first in firsts]
+        outbox.outputs.pull.append((donor, tellable(without(frontier.held(), spans))))
