@@ -17,7 +17,7 @@ from nodes import (
     tick,
     windows,
 )
-from origins import A, B, C, D, certified, epoch, standing
+from origins import A, B, C, D, E, certified, epoch, standing
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
@@ -309,17 +309,16 @@ def test_what_comes_beside_a_sum_of_ours_is_put_behind_it_by_a_rebuild():
 
 def holding_a_late_step():
     """A node that holds a step of D that the others had not when they voted. Returns the sum that they voted for."""
-    node = linked(B, C, clients=3, steps=12, refresh_period=PERIOD)
+    node = linked(B, C, E, steps=12, refresh_period=PERIOD)
     hear(node, B, Members((D.member(last_step=0),)))
     hear(node, B, D.updates(0))
     while node.phase is not Phase.FINISHING:
-        step = node.step
-        hear(node, B, B.updates(step))
-        hear(node, C, C.updates(step))
+        for peer, step in zip((B, C, E), 3 * [node.step], strict=True):
+            hear(node, peer, peer.updates(step))
         for order in orders(publish(node), SumEpoch):
             node.answer(epoch(order.epoch, *order.frontier), 0.0)
-    others = epoch(0, A.held(4), B.held(4), C.held(4), total=5)
-    hear(node, C, Votes((B.vote(others), C.vote(others))))
+    others = epoch(0, A.held(4), B.held(4), C.held(4), E.held(4), total=5)
+    hear(node, C, Votes((B.vote(others), C.vote(others), E.vote(others))))
     return node, others
 
 
@@ -327,8 +326,9 @@ def test_who_holds_a_step_that_came_too_late_for_the_votes_of_others_takes_their
     node, others = holding_a_late_step()
     assert [pull for at in (2.0, 4.0) for pull in tick(node, at).pull] == []
     ((peer, frontier),) = tick(node, 6.0).pull
-    donor = next(one for one in (B, C) if one.id == peer)
-    assert hear_sums(node, donor, others, now=6.0).adopt == [certified(others, B, C)]
+    donor = next(one for one in (B, C, E) if one.id == peer)
+    out = hear_sums(node, donor, others, signers=(B, C, E), now=6.0)
+    assert out.adopt == [certified(others, B, C, E)]
     assert node.applied.holds(D.id, 0)
     assert len(orders(tick(node, 8.0), Rebuild)) == 1
 
@@ -337,8 +337,8 @@ def test_who_has_no_sum_sends_only_a_bundle_of_each_origin_again():
     node, _ = holding_a_late_step()
     tick(node, 2.0)
     ((_, frontier),) = tick(node, 6.0).pull
-    lacking = [(one.id, Frontier(frontier).gaps(one.id, 11)) for one in (A, B, C)]
-    assert lacking == [(one.id, [(0, 0)]) for one in (A, B, C)]
+    lacking = [(one.id, Frontier(frontier).gaps(one.id, 11)) for one in (A, B, C, E)]
+    assert lacking == [(one.id, [(0, 0)]) for one in (A, B, C, E)]
 
 
 def test_a_sum_of_what_is_not_over_here_is_not_looked_for():
@@ -360,9 +360,9 @@ def test_a_sum_is_looked_for_at_one_neighbour_after_the_other_and_less_and_less_
     for at in range(2, 62, 2):
         pull = tick(node, float(at)).pull
         asked += [(at, peer) for peer, _ in pull]
-        end_pulls(node, B, C, now=float(at))
+        end_pulls(node, B, C, E, now=float(at))
     assert [at for at, _ in asked] == [6, 10, 18, 34]
-    assert len({peer for _, peer in asked[:2]}) == 2
+    assert len({peer for _, peer in asked[:3]}) == 3
 
 
 def test_who_misses_votes_for_long_asks_for_them():

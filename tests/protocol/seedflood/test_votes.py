@@ -428,6 +428,17 @@ def test_a_sum_needs_votes_of_most_others_who_took_part(signers, is_enough):
     assert certificates.suffices(0, votes(ONE, *signers)) == is_enough
 
 
+def test_of_an_even_number_half_are_not_enough_for_one_who_has_voted_otherwise():
+    """Else each half would believe the other, though neither has a certificate."""
+    us, other = (ONE, (A, B)), (MORE, (C, D))
+    for (ours, voters), (theirs, others) in ((us, other), (other, us)):
+        certificates = open_run(*(one.member() for one in (A, B, C, D)), us=voters[0])
+        assert certificates.suffices(0, votes(theirs, *others))
+        assert found(certificates, *votes(ours, *voters), *votes(theirs, *others)) is None
+        assert not certificates.suffices(0, votes(theirs, *others))
+        assert certificates.believed(0) is None
+
+
 def test_one_who_knows_nobody_yet_believes_no_single_donor():
     assert not open_run(A.member(), B.member(), clients=4).suffices(0, votes(ONE, B))
     assert open_run(A.member(), B.member(), clients=2).suffices(0, votes(ONE, B))

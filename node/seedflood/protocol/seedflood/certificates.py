@@ -35,7 +35,8 @@ certificate, all others take its sum (`sums`).
 
 Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows; in an open run
 of more than half of the clients. It counts itself if its own vote is there: so it knows that it was of that opinion,
-though it may have lost its disk since. Its maker saw no fewer.
+though it may have lost its disk since. It counts as well if it has voted otherwise: else each half of a split would
+believe the other, and a liar could give both a sum. Its maker saw no fewer.
 """
 
 from collections import Counter
@@ -217,7 +218,8 @@ class Certificates:
         """Is a sum to be believed that has these votes, of different hosts, if somebody else gives it to us?"""
         if self.is_by_majority:
             return bool(self._majority(epoch, votes))
-        return 2 * len(votes) > self._size(epoch, {vote.origin for vote in votes}, but=self._origin)
+        but = self._origin if self.ours_on(epoch) is None else None
+        return 2 * len(votes) > self._size(epoch, {vote.origin for vote in votes}, but=but)
 
     def believed(self, epoch: int) -> EpochDigest | None:
         """The sum of an epoch that has a certificate, or would be believed if somebody gave it to us: who heard the
