@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from worlds import STORMY, make_world
 
+from seedflood.protocol.seedflood import certificates
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.protocol.swarm.swarm import Swarm
@@ -109,7 +110,12 @@ def test_who_told_hosts_two_things_is_named_though_a_certificate_was_found_befor
     assert result.is_good, (result.violations, result.stuck)
 
 
-def test_who_returns_with_a_step_that_came_too_late_for_the_votes_takes_the_sum_of_the_others():
+@pytest.mark.parametrize("votes_told_on", [certificates.CERTIFIED_EPOCHS_TOLD, 1])
+def test_who_returns_with_a_step_that_came_too_late_for_the_votes_takes_the_sum_of_the_others(
+    votes_told_on, monkeypatch
+):
+    """Even if it is told no votes on that epoch any more, since it is long over."""
+    monkeypatch.setattr(certificates, "CERTIFIED_EPOCHS_TOLD", votes_told_on)
     result = runs.simulate(runs.Plan(clients=6, topology="bridge", seed=49, window="strict", closed=True))
     assert result.is_good, (result.violations, result.stuck)
 
