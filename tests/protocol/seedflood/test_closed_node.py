@@ -253,3 +253,12 @@ def test_who_votes_for_other_sums_again_and_again_holds_back_one_of_them():
     votes = [*(vote(C, one) for one in others), vote(B, first), vote(B, second)]
     out = hear(node, C, Votes(tuple(votes)))
     assert [one.epoch for one in out.compact] == [1]
+
+
+def test_whose_vote_showed_that_an_origin_said_two_things_may_hold_back_sums_by_its_vote_again():
+    node, first, second, _ = summed(steps=12)
+    hear(node, C, Votes((vote(C, epoch(0, *first.frontier, total=8)), vote(B, first))))
+    node.inquiry.contradicted(C.id, B.bundle(11, scalar=7), B.bundle(11, scalar=8))
+    assert node.ends.proofs.keys() == {B.id}
+    votes = vote(C, epoch(1, *second.frontier, total=8)), vote(B, second)
+    assert hear(node, C, Votes(votes)).compact == []

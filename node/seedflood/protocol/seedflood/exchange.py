@@ -180,7 +180,7 @@ class Exchange:
 
     def compact_epochs(self, now: float) -> None:
         """Compacts the epochs that have a certificate now."""
-        agreed, contents = self.voting.review(now), self._holdings.contents
+        agreed, contents = self.voting.review(now, len(self.ends.proofs)), self._holdings.contents
         self._outbox.outputs.compact += agreed
         for closed in agreed:
             contents.forget(closed.epoch)

@@ -7,7 +7,8 @@ not compacted for long the log tells why, and for whom it waits.
 
 A host may also vote for another sum since an origin told it something else. Only signed bundles prove that, and the sum
 takes their place. So if a host has voted for another sum of the same steps, bundles stay for another DISPUTE_SECONDS,
-and neighbours compare what they hold (`inquiry`). That costs all links something, so each host is given it once.
+and neighbours compare what they hold (`inquiry`). That costs all links something, so each host is given it once, and
+again when an origin was proven to contradict itself.
 """
 
 import struct
@@ -67,7 +68,8 @@ class Voting:
         self._disputed: dict[int, float] = {}
         """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
         self._objections: dict[OriginId, int] = {}
-        """By host that votes for other sums than certificates: the first epoch on which it did."""
+        """By host that votes for other sums than certificates: the first epoch on which it did since the last proof."""
+        self._proven = 0
         self._told: set[int] = set()
         """The epochs of which the log has said why they stay as bundles."""
         self._overdue: tuple[int | None, float] = (None, 0.0)
@@ -132,8 +134,12 @@ class Voting:
         """Has somebody voted for another sum of the same steps than a certificate, while we hold the bundles yet?"""
         return bool(self._disputed)
 
-    def review(self, now: float) -> list[ClosedEpoch]:
-        """Called when votes or members may have changed. Returns the sums that may take the place of bundles now."""
+    def review(self, now: float, proven: int) -> list[ClosedEpoch]:
+        """Called when votes or members may have changed. Returns the sums that may take the place of bundles now.
+        proven: how many origins were proven to contradict themselves."""
+        if proven != self._proven:
+            self._proven = proven
+            self._objections.clear()
         serial = self._roster_serial
         if self._is_changed or self._presence.changed or serial != self._serial:
             self._is_changed, self._serial = False, serial
@@ -150,7 +156,8 @@ class Voting:
         """May our sum of an epoch, which has a certificate, take the place of its bundles?"""
         digests = self._closings.digests(epoch)
         against = self._certificates.against(epoch, digests) if digests is not None else []
-        if epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
+        is_new = epoch not in self._disputed
+        if is_new and epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
             return True
         return now >= self._disputed.setdefault(epoch, now) + DISPUTE_SECONDS
 
