@@ -325,7 +325,7 @@ def holding_a_late_step():
 def test_who_holds_a_step_that_came_too_late_for_the_votes_of_others_takes_their_sum():
     node, others = holding_a_late_step()
     assert [pull for at in (2.0, 4.0) for pull in tick(node, at).pull] == []
-    ((peer, frontier),) = tick(node, 6.0).pull
+    ((peer, _),) = tick(node, 6.0).pull
     donor = next(one for one in (B, C, E) if one.id == peer)
     out = hear_sums(node, donor, others, signers=(B, C, E), now=6.0)
     assert out.adopt == [certified(others, B, C, E)]
