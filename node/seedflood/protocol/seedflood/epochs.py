@@ -26,7 +26,7 @@ from dataclasses import replace
 from seedflood.protocol.frontier import Frontier, Held, Span, without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack_frontier, unpack, unpack_frontier
-from seedflood.protocol.seedflood.certificates import Certificates
+from seedflood.protocol.seedflood.certificates import EPOCHS_TOLD_MAX, Certificates
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.outputs import SumEpoch
 from seedflood.protocol.seedflood.rules import Rules
@@ -127,8 +127,9 @@ class Closings:
 
     def summed_elsewhere(self, step: int, *, is_relay: bool) -> list[int]:
         """The epochs that are over at `step` and bundles here, and of which enough hosts have voted for a sum that
-        cannot be made here: other steps are held, or, on a relay, any."""
-        sums = ((epoch, self._certificates.believed(epoch)) for epoch in self.overdue(step))
+        cannot be made here: other steps are held, or, on a relay, any. Only the earliest EPOCHS_TOLD_MAX are looked
+        at."""
+        sums = ((epoch, self._certificates.believed(epoch)) for epoch in self.overdue(step)[:EPOCHS_TOLD_MAX])
         return [epoch for epoch, one in sums if one and (is_relay or self._held[epoch].digest() != one.frontier_digest)]
 
     def due(
