@@ -6,12 +6,14 @@ PIP := $(BIN)/pip --disable-pip-version-check -q
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
-.PHONY: help setup setup-relay demo tour test test-long compose-test soak check lint-deploy bench real clean sweep study fuzz audit
+.PHONY: help setup setup-dev setup-relay demo tour test test-long compose-test soak check lint-deploy bench real clean sweep study fuzz audit
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
 
 setup: $(VENV)/.ready  ## A virtual environment in .venv with everything that running needs
+
+setup-dev: $(VENV)/.ready-dev  ## The same with what tests and checks need
 
 demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model together, offline
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 250

@@ -33,7 +33,7 @@ class LotEngine(Engine):
     def assemble(self, shell, member):
         rules = SwarmRules(self._run.run_id(), BASE_DIGEST, self._run.clients, self._run.steps)
         self._shell = shell
-        self.node = LotNode(rules, member, shell.identity.sign, verify)
+        self.node = LotNode(rules, member, shell.identity.sign, verify, shell.gate)
         self.driver = Driver(self.node, self.journal, shell.links, self._draw, shell.observer, shell.clock)
 
     def _draw(self, step):

@@ -37,6 +37,12 @@ def lots_of(message):
     return LOT.iter_unpack(message.data[1:])
 
 
+def check_state(state):
+    """Raises PeerError: what no host states."""
+    if len(state) != DONE.size:
+        raise PeerError("no count of steps", reason="limit")
+
+
 class Lots(Algorithm):
     """known: (origin, step) -> number. What a host states is how many steps it has finished."""
 
@@ -66,13 +72,14 @@ class Lots(Algorithm):
     def _begin(self):
         if not self.has_spoken:
             self.has_spoken = True
-            self._outbox.outputs.records.append(WHOLE)
+            self._outbox.keep_record(WHOLE)
 
     def _learn(self, told, source=None):
         news = {name: number for name, number in told.items() if name not in self.known}
         self.known |= news
         lots = [LOT.pack(*name, number) for name, number in news.items()]
-        self._outbox.outputs.records += [Record(lot[:NAME_BYTES], lot[NAME_BYTES:]) for lot in lots]
+        for lot in lots:
+            self._outbox.keep_record(Record(lot[:NAME_BYTES], lot[NAME_BYTES:]))
         for peer in self._presence.neighbours:
             if news and peer != source:
                 self._outbox.send(peer, Opaque(NEWS + b"".join(lots)))
@@ -103,12 +110,13 @@ class Lots(Algorithm):
         if self.phase == "drawing" and self.step < self._rules.steps:
             self._ask_for(self.step)
         elif self.phase == "drawing" and len(self._unfinished()) == 0:
-            self.phase, self._outbox.outputs.is_finished = "finished", True
+            self.phase = "finished"
+            self._outbox.finish()
 
     def _ask_for(self, step):
         if self.has_spoken and self._asked < step and (self._presence.ours.origin, step) not in self.known:
             self._asked = step
-            self._outbox.outputs.orders.append(step)
+            self._outbox.order(step)
 
     def _unfinished(self):
         """Who is known not to have all numbers yet, or not known at all."""
@@ -144,8 +152,9 @@ class Lots(Algorithm):
 
 
 class LotNode(Swarm):
-    def __init__(self, rules, member, sign, verify, *, is_key_fresh=True):
-        admission, outbox = MemberAdmission(rules, verify, check_state=lambda state: None), Outbox(Outputs)
+    def __init__(self, rules, member, sign, verify, gate=None, *, is_key_fresh=True):
+        """gate: who belongs to the run; by default everyone."""
+        admission, outbox = MemberAdmission(rules, verify, gate, check_state=check_state), Outbox(Outputs)
         presence = Presence(rules, member, sign, admission, outbox)
         self.lots = Lots(rules, presence, outbox, is_key_fresh=is_key_fresh)
         super().__init__(presence, self.lots, outbox, Patience(repair_seconds=1.0))

@@ -5,6 +5,7 @@ import json
 import pytest
 from lots import WHOLE
 
+from clusters import Closed
 from seedflood.config import load_settings
 from seedflood.errors import ConfigError
 from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
@@ -25,6 +26,16 @@ async def test_a_ring_agrees_and_ends(cluster):
     assert 1.0 < max(daemons[0].node.lots.known.values()) <= 8.0
     kept = json.loads((cluster.folder / "n0" / RESULT_FILE).read_text())
     assert kept["result"] == results[0]
+
+
+async def test_a_closed_run_draws_among_the_hosts_of_its_roster(cluster):
+    closed = Closed(cluster, cluster.folder)
+    closed.enrol("a", "b")
+    run = {"clients": 2, "operator": closed.operator.public_key.hex()}
+    for name, peers in (("a", []), ("b", ["a"])):
+        await cluster.start(name, peers, run, {"roster": closed.path})
+    results = await cluster.finish()
+    assert len({result["mean"] for result in results}) == 1
 
 
 async def test_what_was_drawn_is_in_the_journal_and_outlives_the_process(cluster):

@@ -147,6 +147,12 @@ def make_ring(numbers):
     return hosts
 
 
+def test_what_is_no_message_is_not_passed_over_in_silence():
+    a, b = make_ring([1.0, 2.0])
+    with pytest.raises(AssertionError):
+        a.swarm.received(b.origin, b"a share", 0.0)
+
+
 @given(numbers=st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6))
 def test_hosts_agree_on_the_mean(numbers):
     hosts = make_ring(numbers)

@@ -550,7 +550,7 @@ class Gasloc(Algorithm):
         if unequal := self._presence.membership.names(self.choice.unequal()):
             self._outbox.tell("ends, and other hosts hold another replica", "warning", unequal_to=unequal)
         self.life.enter(Phase.FINISHED)
-        self._outbox.outputs.is_finished = True
+        self._outbox.finish()
 
     # Small things
 

@@ -279,7 +279,7 @@ class SeedFlood(Algorithm):
         if self.ending.since is None and self.ending.holds_everything():
             self.ending.since = now
         if relaying.ends():
-            self._outbox.outputs.is_finished = True
+            self._outbox.finish()
 
     def review(self, now: float) -> None:
         """Logs how far we have caught up, and looks into replicas that differ."""
@@ -480,4 +480,4 @@ class SeedFlood(Algorithm):
             self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
             self._has_ended = True
             self._presence.declare(last_step=self._last_step())
-            self._outbox.outputs.is_finished = True
+            self._outbox.finish()

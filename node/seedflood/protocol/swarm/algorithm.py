@@ -14,9 +14,9 @@ from seedflood.protocol.view import Blocker, View
 class Algorithm(ABC):
     """One way of training, as a pure state machine that a `Swarm` calls.
 
-    It decides by what it is told and by what the swarm knows. What it wants done goes to the outbox that both share. No
-    method blocks, does input or output, or reads a clock. A method that raises `PeerError` has changed nothing but
-    counters.
+    It decides by what it is told and by what the swarm knows (`Presence`). What it wants done goes to the outbox that
+    both share (`Outbox`). It begins with `recall`, and ends with `Outbox.finish`. No method blocks, does input or
+    output, or reads a clock. A method that raises `PeerError` has changed nothing but counters.
 
     What is not abstract here suits an algorithm that keeps nothing, orders nothing and waits for nobody.
     """
@@ -38,7 +38,8 @@ class Algorithm(ABC):
 
     @abstractmethod
     def has_ended(self, member: Member) -> bool:
-        """Does an origin state here that it has ended the run? Who leaves before has not."""
+        """Does an origin state here that it has ended the run? Who leaves before has not. The statement that counts for
+        a host that was removed has an empty `Member.algorithm`."""
 
     def state(self) -> bytes:
         """The algorithm's part of our next membership statement (`Member.algorithm`): ALGORITHM_BYTES_MAX bytes at
@@ -83,7 +84,8 @@ class Algorithm(ABC):
     # What happened
 
     def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
-        """What the journal keeps of it, by key. The members that the journal knows are believed already."""
+        """Called first. records: what the journal keeps of it, by key. The members that the journal knows are believed
+        already. It must state something (`Presence.declare`): no host can link before."""
 
     def leave(self) -> None:
         """The operator wants us to go: says so, so that nobody waits for us."""

@@ -98,6 +98,10 @@ class Outbox(Generic[Wanted]):
         outputs.records.append(record)
         outputs.is_durable = True
 
+    def finish(self) -> None:
+        """The run is over here."""
+        self._outputs.is_finished = True
+
     def tell(self, name: str, level: EventLevel = "info", /, **facts: Any) -> None:
         """A fact for the log."""
         self._outputs.events.append(Event(name, level, facts))

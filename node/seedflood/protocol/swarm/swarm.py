@@ -6,7 +6,7 @@ everything else on to the algorithm that it hosts. Tell it what happened, then c
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Generic
+from typing import Any, Generic, assert_never
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
@@ -169,6 +169,8 @@ class Swarm(Generic[Wanted]):
                 pass
             case Hello():
                 raise PeerError("a second hello on one link", reason="order")
+            case _:
+                assert_never(message)
         self._advance(now)
 
     def answer(self, answer: Any, now: float) -> None:
