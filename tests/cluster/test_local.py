@@ -57,6 +57,41 @@ def test_all_hosts_have_the_same_two_runs_and_the_first_alone_evaluates_on_the_w
     assert every == [[True, True], [False, False]]
 
 
+@pytest.fixture
+def relayed(plan):
+    return replace(plan, nodes=5, relays=2, overrides={}, then=None)
+
+
+def test_the_last_nodes_relay_and_nobody_waits_for_them(relayed, tmp_path):
+    settings = [load_course(folder / "peers.toml")[0].settings for folder in write_settings(relayed, tmp_path)]
+    assert [one.node.role for one in settings] == ["train"] * 3 + ["relay"] * 2
+    assert [one.node.name for one in settings[2:]] == ["node-3", "relay-4", "relay-5"]
+    assert [one.node.shard for one in settings[:3]] == ["1/3", "2/3", "3/3"]
+    assert {(one.run.run_id(), one.run.clients) for one in settings} == {(settings[0].run.run_id(), 3)}
+
+
+def test_relays_alone_train_nothing(relayed, tmp_path):
+    with pytest.raises(ConfigError, match="5 relays of 5 nodes leave none that trains; start more nodes"):
+        write_settings(replace(relayed, relays=5), tmp_path)
+
+
+@pytest.mark.parametrize("digest", ["aa", "bb"])
+def test_a_relay_must_tell_the_digest_of_the_hosts_and_has_no_figures(digest):
+    shared = {"run_id": "00", "run": "local", "mode": "seedflood", "steps": 8, "links": []}
+    host = {**shared, "name": "node-1", "spent_seconds": 2.0, "loss_before": 2.0, "loss_after": 1.0, "digest": "aa"}
+    relay = {**shared, "name": "relay-2", "role": "relay", "updates": 8, "digest": digest}
+    run = local._describe_run([host, relay], [])
+    assert run["digests_equal"] is (digest == "aa")
+    assert [one["name"] for one in run["nodes"]] == ["node-1"]
+    assert run["relays"] == [{"name": "relay-2", "updates": 8, "digest": digest, "links": []}]
+
+
+def test_the_progress_of_a_relay_has_no_loss(cluster):
+    cluster.hosts[0].learn(progress(8, 800, 5000))
+    cluster.hosts[1].learn({"event": "progress", "step": 7, "steps": 800, "updates": 14, "peers": 1})
+    assert "step 7/800  loss 2.000" in line_of(cluster)
+
+
 def progress(step, steps, sent):
     facts = {"event": "progress", "step": step, "steps": steps, "loss": 2.0, "peers": 1, "spent_seconds": 3.0}
     return {**facts, "sent_bytes": sent}

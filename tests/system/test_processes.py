@@ -155,6 +155,16 @@ def test_seedflood_local_runs_a_cluster_to_the_end_and_export_rebuilds_it(tmp_pa
     assert json.loads(rebuilt.stdout)["loss"] == pytest.approx(loss, abs=1e-5)
 
 
+@pytest.mark.long
+def test_a_local_cluster_may_have_relays_which_end_with_the_digest_of_the_hosts():
+    ran = run_command("local", "--nodes", "4", "--relays", "2", "--steps", "8", "--json")
+    assert ran.returncode == 0, ran.stderr
+    result = json.loads(ran.stdout)
+    assert result["digests_equal"]
+    assert [one["name"] for one in result["relays"]] == ["relay-3", "relay-4"]
+    assert {one["updates"] for one in result["relays"]} == {16}
+
+
 def test_two_interrupts_end_a_local_cluster_without_a_traceback(tmp_path):
     code = "from seedflood.cli import main; main()"
     command = [sys.executable, "-c", code, "local", "--nodes", "2", "--folder", str(tmp_path / "x")]

@@ -133,6 +133,7 @@ def relay(
 @app.command()
 def local(
     nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,
+    relays: Annotated[int, typer.Option(min=0, help="How many of them, the last ones, only relay.")] = 0,
     topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
@@ -167,7 +168,7 @@ def local(
     from seedflood.cluster.local import run_cluster
     from seedflood.cluster.plan import ClusterPlan
 
-    flags = with_guess(parse_overrides(overrides), task, data, nodes)
+    flags = with_guess(parse_overrides(overrides), task, data, max(1, nodes - relays))
     if estimate is not None:
         flags = merge({"run": {"seedflood": {"estimate": estimate}}}, flags)
     if steps is None:
@@ -188,6 +189,7 @@ def local(
         export=export,
         overrides=flags,
         then=None if then is None else detach(read_layer(then, THEN_REMEDY), then.parent),
+        relays=relays,
     )
     result = run_cluster(plan, folder)
     if as_json:

@@ -86,8 +86,8 @@ class LoggedNode:
 
     def _progressed(self, facts: dict[str, Any]) -> None:
         self.phase, self.shown = "training", _shown_of(facts)
-        self.step, self.loss, self.peers = facts["step"], facts["loss"], facts["peers"]
-        self.seconds, self.sent_bytes = facts["spent_seconds"], facts["sent_bytes"]
+        self.step, self.loss, self.peers = facts["step"], facts.get("loss"), facts["peers"]  # a relay has no loss
+        self.seconds, self.sent_bytes = facts.get("spent_seconds", 0.0), facts.get("sent_bytes", 0)
 
     def _go_on(self) -> None:
         """The next run begins."""

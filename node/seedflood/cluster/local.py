@@ -142,6 +142,9 @@ class _Cluster:
 
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:
     """One run of all nodes as a result. evaluations: of the first node."""
+    digests = {result["digest"] for result in results}
+    relays = [result for result in results if result.get("role") == "relay"]
+    results = [result for result in results if result.get("role") != "relay"]
     figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
     keys = ("name", "steps", "spent_seconds", *figures, "evaluated", "digest", "consensus_distance", "tokens", "links")
     run: dict[str, Any] = {
@@ -149,11 +152,13 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
         "name": results[0]["run"],
         "mode": results[0]["mode"],
         "seconds": max(result["spent_seconds"] for result in results),
-        "digests_equal": len({result["digest"] for result in results}) == 1,
+        "digests_equal": len(digests) == 1,
         "evaluations": evaluations,
         "samples": results[0].get("samples", []),
         "nodes": [{key: result[key] for key in keys if key in result} for result in results],
     }
+    if relays:
+        run["relays"] = [{key: relay[key] for key in ("name", "updates", "digest", "links")} for relay in relays]
     tokens = sum(result.get("tokens", 0) for result in results)
     if tokens:
         sent = sum(result["parameter_bytes_sent"] for result in results)

@@ -20,7 +20,8 @@ EVALUATIONS = 8
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
     """What to run. overrides: settings by section, for every node. train_examples: None for all. then: settings of a
-    second run, by section, with absolute paths; its model may be "previous", the result of the first."""
+    second run, by section, with absolute paths; its model may be "previous", the result of the first. relays: how many
+    of the nodes, the last ones, only relay."""
 
     nodes: int
     topology: TopologyName
@@ -34,6 +35,12 @@ class ClusterPlan:
     export: Path | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
     then: dict[str, Any] | None = None
+    relays: int = 0
+
+    @property
+    def clients(self) -> int:
+        """The nodes that train."""
+        return self.nodes - self.relays
 
 
 def make_home(folder: Path | None) -> Path:
@@ -53,7 +60,9 @@ def make_home(folder: Path | None) -> Path:
 def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]:
     """Writes one folder with a peers.toml per node. Returns the folders, each with how many steps its runs have. Raises
     ConfigError."""
-    names = [f"node-{k + 1}" for k in range(plan.nodes)]
+    if plan.clients < 1:
+        raise ConfigError(f"{plan.relays} relays of {plan.nodes} nodes leave none that trains; start more nodes.")
+    names = [f"node-{k + 1}" if k < plan.clients else f"relay-{k + 1}" for k in range(plan.nodes)]
     ports = free_ports(plan.nodes)
     edges = make_topology(plan.topology, plan.nodes, seed=plan.seed)
     written = {}
@@ -86,7 +95,7 @@ def _run_section(plan: ClusterPlan) -> dict[str, Any]:
     return {
         "name": "local",
         "seed": plan.seed,
-        "clients": plan.nodes,
+        "clients": plan.clients,
         "steps": plan.steps,
         "objective": {"task": plan.task},
     } | ({} if plan.train_examples is None else {"train_examples": plan.train_examples})
@@ -97,17 +106,18 @@ def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, 
         "name": name,
         "listen": f"127.0.0.1:{port}",
         "state": "state",
-        "shard": f"{k + 1}/{plan.nodes}",
+        "shard": f"{min(k + 1, plan.clients)}/{plan.clients}",
         "threads": max(1, (os.cpu_count() or 1) // plan.nodes),
         "progress_seconds": 0.5,
         "evaluate_every": plan.evaluate_every if k == 0 else 0,
+        "role": "train" if k < plan.clients else "relay",
     } | ({"then": THEN_FILE} if plan.then is not None else {})
 
 
 def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:
     """Settings of the second run. Those that it does not have are as in the first run."""
     assert plan.then is not None, "nothing follows"
-    usual = {"run": {"name": "then", "model": PREVIOUS, "seed": plan.seed, "clients": plan.nodes}}
+    usual = {"run": {"name": "then", "model": PREVIOUS, "seed": plan.seed, "clients": plan.clients}}
     sections = merge(usual, plan.then)
     steps = sections["run"].get("steps", RunSettings.model_fields["steps"].default)
     node: dict[str, Any] = {"evaluate_every": max(1, steps // EVALUATIONS) if k == 0 else 0}

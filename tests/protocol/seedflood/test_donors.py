@@ -24,8 +24,9 @@ def said(frontier, before=STEP_MAX, *, members=MEMBERS, is_complete=False):
     return FrontierDigest(frontier.digest(before), before, is_complete, members)
 
 
-def compare(donors, peer, message, frontier=LACKING):
-    """Takes a digest; whom does it make us pull from?"""
+def compare(donors, peer, message, frontier=LACKING, *, is_still=True):
+    """Takes a digest; whom does it make us pull from? is_still: nothing has come since our own last digest."""
+    donors.settled_before(frontier if is_still else Frontier(), 0, 1)
     donors.compare(peer.id, message, frontier, MEMBERS)
     return donors.next_donor(frontier)
 
@@ -258,6 +259,15 @@ def test_unequal_digests_are_pulled_and_equal_ones_are_not():
     donors = make_donors(B)
     assert compare(donors, B, said(LACKING)) is None
     assert compare(donors, B, said(FULL)) == B.id
+
+
+def test_who_has_just_heard_something_is_not_still_and_does_not_compare_with_one_who_is():
+    """A round begins: its first bundle is here, and still on its way to the neighbour that tells what it holds."""
+    donors = make_donors(B)
+    assert compare(donors, B, said(LACKING), FULL, is_still=False) is None
+    assert compare(donors, B, said(LACKING, before=5), FULL, is_still=False) == B.id
+    donors.pulled(B.id, FULL)
+    assert compare(donors, B, said(LACKING), FULL) == B.id
 
 
 def test_a_digest_of_settled_steps_does_not_see_what_is_on_its_way():

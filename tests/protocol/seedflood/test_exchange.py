@@ -38,6 +38,8 @@ def test_neighbours_compare_digests_every_few_seconds():
 def test_another_digest_is_answered_by_a_pull():
     node = linked(B)
     publish(node)
+    assert hear(node, B, digest(node, A.held(1), B.held(1))).pull == []  # it was said before ours could arrive
+    tick(node, 2.0)
     assert hear(node, B, digest(node, A.held(1), B.held(1))).pull == [(B.id, (A.held(1),))]
     assert hear(node, B, digest(node, A.held(1))).pull == []
 

@@ -7,7 +7,9 @@ of the two lacks something, so a node that receives such a digest pulls from its
 
 While a run moves, what is on its way right now would always look like a difference, so a digest covers only the steps
 below the sender's last closed rounds. When nothing has moved since the last comparison, it covers everything: so a
-stalled window is repaired, whatever was lost.
+stalled window is repaired, whatever was lost. But steps that take seconds look like a stalled window until the first
+bundle of the next round comes, and it comes to one of two neighbours first. So whoever has heard something since its
+own last digest does not compare everything: the next digest comes soon.
 
 A node pulls from one donor at a time, because two of them would mostly send the same. It asks the next one when the
 pull has ended, has broken off, or has brought nothing for a whole comparison period.
@@ -63,6 +65,7 @@ class Donors:
     def __init__(self) -> None:
         self._peers: dict[OriginId, _Comparison] = {}
         self._digest_before: bytes = b""
+        """Of all that was held at our own last comparison."""
         self.reached: set[OriginId] = set()
         """The neighbours whose frontier, as it was when we linked, we have held completely at some moment."""
         self.has_pulled = False
@@ -107,11 +110,14 @@ class Donors:
 
     def compare(self, peer: OriginId, said: FrontierDigest, frontier: Frontier, members_digest: bytes) -> None:
         """Takes a neighbour's digest, and wants a pull if it differs from ours. New statements need a moment
-        to reach everyone, so a difference in statements counts only the second time."""
+        to reach everyone, so a difference in statements counts only the second time. A digest of everything counts only
+        if nothing has come here since our own last digest."""
         comparison = self._peers[peer]
         comparison.said = said
         comparison.members_differ = comparison.members_differ + 1 if said.members_digest != members_digest else 0
-        if said.frontier_digest != frontier.digest(said.before) or comparison.members_differ > 1:
+        is_comparable = said.before < STEP_MAX or frontier.digest() == self._digest_before
+        is_different = is_comparable and said.frontier_digest != frontier.digest(said.before)
+        if is_different or comparison.members_differ > 1:
             comparison.is_wanted = True
 
     def pulled(self, peer: OriginId, frontier: Frontier) -> None:
