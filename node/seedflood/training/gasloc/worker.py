@@ -14,7 +14,7 @@ Shapes: F numbers of all parameters (flat.py).
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -122,7 +122,7 @@ class Worker:
         count = max(1, objective.count(batch))  # all of these rows may be questions
         total = torch.zeros((), dtype=torch.float64, device=device)
         with torch.enable_grad(), checkpointed(self._layers):
-            for piece in _pieces(batch, self.settings.micro_batch):
+            for piece in batch.parts(self.settings.micro_batch):
                 with self._precision(device):
                     score = objective.measure(self.causal, piece.to(device))
                 loss = score.minimised_sums.sum() / count
@@ -149,10 +149,3 @@ def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Opt
         if group.numel()
     ]
     return OPTIMISERS[settings.optimiser](groups, lr=settings.learning_rate, **{"fused": True, **settings.options})
-
-
-def _pieces(batch: Batch, micro_batch: int | None) -> Iterator[Batch]:
-    rows = len(batch.lengths_B)
-    size = micro_batch or rows
-    for start in range(0, rows, size):
-        yield batch.rows(torch.arange(start, min(start + size, rows))) if size < rows else batch
