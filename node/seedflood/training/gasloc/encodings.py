@@ -106,6 +106,10 @@ class Piece:
     first_byte: int
     end_byte: int
 
+    @property
+    def part(self) -> slice:
+        return slice(self.start, self.end)
+
 
 def payload_size(encoding: Encoding, numbers: int) -> int:
     """The size in bytes of a payload of this many numbers."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seedflood.errors import PeerError
-from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, Piece, payload_size, pieces_of
+from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, payload_size, pieces_of
 
 
 class Stored(Protocol):
@@ -78,7 +78,7 @@ class Outgoing:
     def settle(self, index: int, told_N: Tensor) -> None:
         """Keeps the error of a piece, which was mixed. Call it before the numbers of the piece change."""
         if self._residual_F is not None:
-            part = _part(self.pieces[index])
+            part = self.pieces[index].part
             self._residual_F[part] = self._wanted(index).sub_(told_N)
             self._made = None
 
@@ -92,7 +92,7 @@ class Outgoing:
 
     def _wanted(self, index: int) -> Tensor:
         """A new tensor: the numbers plus the residual."""
-        part = _part(self.pieces[index])
+        part = self.pieces[index].part
         assert self._residual_F is not None
         return self._phi_F[part] + self._residual_F[part]
 
@@ -100,7 +100,7 @@ class Outgoing:
         made = self._made  # the loop may read while the compute thread mixes
         if made is None or made[0] != index:
             is_plain = self._residual_F is None
-            values_N = self._phi_F[_part(self.pieces[index])] if is_plain else self._wanted(index)
+            values_N = self._phi_F[self.pieces[index].part] if is_plain else self._wanted(index)
             made = self._made = index, self.encoding.encode(values_N)
         return made[1]
 
@@ -198,7 +198,7 @@ class KeptDifference:
 
     def piece(self, index: int) -> Tensor:
         """One piece, float32. Do not change it."""
-        return torch.from_numpy(self._difference_F[_part(self._pieces[index])]).to(self._device)
+        return torch.from_numpy(self._difference_F[self._pieces[index].part]).to(self._device)
 
 
 Difference = FreshDifference | KeptDifference
@@ -211,7 +211,3 @@ def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":
 
 def _bytes(payload: Tensor) -> memoryview:
     return payload.detach().cpu().numpy().data.cast("B")
-
-
-def _part(piece: Piece) -> slice:
-    return slice(piece.start, piece.end)
