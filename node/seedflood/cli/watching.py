@@ -51,11 +51,6 @@ STATUS_COLOURS = {
 }
 
 
-def add_watching(app: typer.Typer) -> None:
-    for command in (status, peers, trace, events):
-        app.command()(command)
-
-
 def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_json: JsonOption = False) -> None:
     """Is the node ready, how far is it, and for whom does it wait?
 
