@@ -100,7 +100,7 @@ class Worker:
         tokens = skipped = 0
         for index in range(count):
             batch = self._data.batch(self._origin, self.step)
-            losses[index] = self._measure(batch)
+            losses[index] = self.gradient(batch)
             tokens += self._data.objective.count(batch)
             norm = torch.linalg.vector_norm(self.flat.gradients_F)
             if torch.isfinite(norm):
@@ -111,11 +111,8 @@ class Worker:
         loss = float(losses.mean())
         return LocalSteps(self.step - count, count, loss, tokens, time.perf_counter() - begun, skipped)
 
-    def gradient(self, batch: Batch) -> float:
+    def gradient(self, batch: Batch) -> Tensor:
         """Fills `flat.gradients_F` with the gradient of a batch's mean loss, and returns that loss."""
-        return float(self._measure(batch))
-
-    def _measure(self, batch: Batch) -> Tensor:
         self.flat.gradients_F.zero_()
         device = self.flat.values_F.device
         objective = self._data.objective
