@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seedflood.config import RunSettings, Settings, load_settings, single
+from seedflood.config import RunSettings, Settings, Stage, load_settings
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
 from seedflood.identity import Identity
@@ -48,7 +48,9 @@ class Cluster:
     async def start(
         self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any] | None = None
     ) -> Daemon:
-        daemon = await start_daemon(single(self.settings(name, peers, run, node or {})))
+        settings = self.settings(name, peers, run, node or {})
+        runs, names = (settings.run.run_id().hex()[:16],), (settings.run.name,)
+        daemon = await start_daemon(Stage(settings, settings.node.state, 0, runs, names))
         self.daemons[name] = daemon
         self._watch(daemon)
         return daemon

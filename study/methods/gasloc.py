@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy
 import torch
 
 from seedflood.protocol.gasloc.matching import Lottery, Matching, edge_of, weight
@@ -152,8 +153,7 @@ def gossip(outers: Sequence[Outer], partners: Sequence[Sequence[int]]) -> int:
 
 def arrived(offer: Outgoing) -> Arrival:
     """An offer as it arrives at the other end of a link."""
-    arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest)
-    for offset in range(0, offer.size, CHUNK_BYTES):
-        arrival.write(offer.read(offset, CHUNK_BYTES))
+    payload = bytearray().join(offer.read(offset, CHUNK_BYTES) for offset in range(0, offer.size, CHUNK_BYTES))
+    arrival = Arrival(offer.numbers, offer.encoding.name, numpy.frombuffer(payload, dtype=numpy.uint8), offer.digest)
     arrival.check()
     return arrival

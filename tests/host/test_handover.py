@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from seedflood.config import Settings, Stage, single
+from seedflood.config import Settings, Stage
 from seedflood.host.handover import Handover, keep_farewell, read_farewells
 from seedflood.host.places import FAREWELL_FILE
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.swarm.messages import Hello, Member
 
 SETTINGS = Settings.model_validate({"run": {"clients": 3, "steps": 40}})
+ONLY = Stage(SETTINGS, SETTINGS.node.state, 0, ("only",), ("one",))
 FIRST = Stage(SETTINGS, SETTINGS.node.state, 0, ("first", "second"), ("one", "two"))
 
 
@@ -27,7 +28,7 @@ def waiting(unended: list[tuple[int | None, str]]) -> Handover:
 
 def test_a_run_that_nothing_follows_hands_nothing_over():
     assert Handover(FIRST, list).is_wanted
-    assert not Handover(single(SETTINGS), list).is_wanted
+    assert not Handover(ONLY, list).is_wanted
 
 
 def test_a_host_goes_on_when_all_have_ended():

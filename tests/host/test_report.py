@@ -58,7 +58,7 @@ def test_an_earlier_version_has_kept_no_best_evaluation(report):
 def test_a_result_never_holds_what_json_cannot_say(report, capsys):
     result = {"loss": float("nan"), "distance": float("inf"), "rows": [1, -float("inf")], "name": "alpha", "share": 0.5}
     report.before = {"loss": float("nan"), "rows": 3}
-    report.write(result)
+    report.keep(result)
     report.publish(result)
     expected = {"loss": None, "distance": None, "rows": [1, None], "name": "alpha", "share": 0.5}
     assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == expected

@@ -9,10 +9,9 @@ from forks import run_command
 
 from seedflood.operations import hub as hub_module
 from seedflood.operations.console import Console
-from seedflood.operations.every import Every
 from seedflood.operations.history import FIGURES_MAX, History
 from seedflood.operations.seedflood.observer import SeedfloodObserver
-from seedflood.operations.subject import Loading
+from seedflood.operations.subject import Subject
 from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.view import Blocker, CatchingUp
 from strangers import StrangeNode, open_console
@@ -173,7 +172,7 @@ async def test_its_figures_are_metrics(console, http):
 
 async def test_what_it_has_no_updates_for_cannot_be_traced(console, http):
     assert await get(http, console, "/api/trace?origin=beta&step=3") == (404, "this run has no updates to trace\n")
-    console.hub.subject = Loading()
+    console.hub.subject = Subject()
     assert await get(http, console, "/api/trace?origin=alpha&step=3") == (503, "the model is being loaded\n")
 
 
@@ -257,18 +256,3 @@ async def test_a_node_with_long_steps_moves_between_them(console, clock):
     assert console.hub.steps_per_second() > 0
     clock.now += 200.0
     assert console.hub.steps_per_second() == 0
-
-
-async def test_what_is_done_every_so_often_is_done_until_it_is_stopped():
-    rung = asyncio.Event()
-    counts = []
-
-    def ring() -> None:
-        counts.append(None)
-        if len(counts) == 3:
-            every.stop()
-            rung.set()
-
-    every = Every(0.001, ring, asyncio.get_running_loop())
-    await asyncio.wait_for(rung.wait(), 20)
-    assert len(counts) == 3

@@ -12,7 +12,7 @@ from seedflood.cli.continuing import continue_run
 from seedflood.cli.diagnosing import doctor
 from seedflood.cli.faults import run_command
 from seedflood.cli.founding import init, invite, join, keygen
-from seedflood.cli.learned import add_learned
+from seedflood.cli.learned import evaluate, export, generate, replay
 from seedflood.cli.options import (
     DATA_HELP,
     EPILOG,
@@ -31,7 +31,7 @@ from seedflood.cli.options import (
 )
 from seedflood.cli.rosters import roster_app
 from seedflood.cli.tuning import tune
-from seedflood.cli.watching import add_watching
+from seedflood.cli.watching import events, peers, status, trace
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import (
     ObjectiveSettings,
@@ -67,14 +67,9 @@ config_app = typer.Typer(no_args_is_help=True, help="Look at settings without ru
 app.add_typer(config_app, name="config")
 app.add_typer(roster_app, name="roster")
 roster_app.command()(invite)
-app.command()(keygen)
-app.command()(init)
-app.command()(join)
-add_learned(app)
-add_watching(app)
+for command in (keygen, init, join, evaluate, generate, export, replay, status, peers, trace, events, doctor, tune):
+    app.command()(command)
 app.command("continue")(continue_run)
-app.command()(doctor)
-app.command()(tune)
 
 
 @node_app.command(epilog=EPILOG)

@@ -35,11 +35,6 @@ SILENT_SECONDS = 5.0
 """How long a command may work before it says what it does."""
 
 
-def add_learned(app: typer.Typer) -> None:
-    for command in (evaluate, generate, export, replay):
-        app.command()(command)
-
-
 @contextmanager
 def announced(what: str, seconds: float = SILENT_SECONDS) -> Iterator[threading.Timer]:
     """Says on stderr what is done within, if it takes longer than this."""

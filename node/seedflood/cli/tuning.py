@@ -67,9 +67,9 @@ def tune(
     settings = load_settings(peers, flags)
     check_folders(settings)
 
-    from seedflood.offline.tuning import Display, show_sweep, sweep  # torch takes seconds to import
+    from seedflood.offline.tuning import displayed, show_sweep, sweep  # torch takes seconds to import
 
-    with Display() as report:
+    with displayed() as report:
         result = sweep(settings, chosen, steps, report)
     read = facts_read(settings, has_state=False)
     if as_json:

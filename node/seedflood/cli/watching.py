@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -50,11 +51,6 @@ STATUS_COLOURS = {
 }
 
 
-def add_watching(app: typer.Typer) -> None:
-    for command in (status, peers, trace, events):
-        app.command()(command)
-
-
 def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_json: JsonOption = False) -> None:
     """Is the node ready, how far is it, and for whom does it wait?
 
@@ -87,7 +83,7 @@ def status_table(said: dict[str, Any]) -> Table:
         + _when(progress["seconds_left"], ", {:.0f} s left"),
         "loss": _show(progress["loss"])
         + _when(progress["loss_step"], " at step {}")
-        + _when(progress["spent_seconds"], f", after {{:.0f}} s and {_size(progress['spent_bytes'])} sent"),
+        + _when(progress["spent_seconds"], f", after {{:.0f}} s and {decimal(progress['spent_bytes'])} sent"),
         "unlearns": _show_rise(progress["rise"]),
         "evaluated": _show_evaluation(said["history"]["figures"]),
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
@@ -100,10 +96,10 @@ def status_table(said: dict[str, Any]) -> Table:
             f"{value} {key}" for key, value in updates.items() if key != "rejected" and value is not None
         ),
         "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",
-        "traffic": _size(said["traffic"]["seedflood_bytes"]) + _compare(said["traffic"]["gossip_bytes"]),
+        "traffic": decimal(said["traffic"]["seedflood_bytes"]) + _compare(said["traffic"]["gossip_bytes"]),
         "journal": _when(journal["bundles"], "{} bundles, ")
         + _when(journal["records"] or None, "{} records, ")
-        + _size(journal["bytes"]),
+        + ("-" if journal["bytes"] is None else decimal(journal["bytes"])),
     }
     for key, value in rows.items():
         if value:
@@ -165,8 +161,8 @@ def peers_table(said: dict[str, Any]) -> Table:
             str(member["lag_steps"]),
             f"{hop * 1000:.1f} ms" if hop is not None else "-",
             Text(link.get("address") or BACK[link.get("may_be_dialled")]),
-            _size(link["bytes_sent"]) if link else "-",
-            _size(link["bytes_received"]) if link else "-",
+            decimal(link["bytes_sent"]) if link else "-",
+            decimal(link["bytes_received"]) if link else "-",
         )
     for link in links.values():
         address = Text(link["address"] or "-")
@@ -355,15 +351,5 @@ def _when(value: object, text: str) -> str:
     return text.format(value) if value is not None else ""
 
 
-def _compare(gossip_bytes: float | None) -> str:
-    return "" if gossip_bytes is None else f"; exchanging parameters would have cost {_size(gossip_bytes)}"
-
-
-def _size(count: float | None) -> str:
-    if count is None:
-        return "-"
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
+def _compare(gossip_bytes: int | None) -> str:
+    return "" if gossip_bytes is None else f"; exchanging parameters would have cost {decimal(gossip_bytes)}"

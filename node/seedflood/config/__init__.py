@@ -15,7 +15,7 @@ from seedflood.config.checks import (
     check_place,
     check_target,
 )
-from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick, single
+from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.load import combine, detach, load_settings, read_layer, read_objective
 from seedflood.config.node import (
@@ -73,6 +73,5 @@ __all__ = [
     "pick",
     "read_layer",
     "read_objective",
-    "single",
     "spell",
 ]

@@ -76,13 +76,6 @@ def load_course(path: Path, flags: Mapping[str, Any] | None = None) -> tuple[Sta
     return tuple(Stage(one, key_folder, k, runs, names) for k, one in enumerate(_place(loaded, runs)))
 
 
-def single(settings: Settings) -> Stage:
-    """A course of one run."""
-    return Stage(
-        settings, settings.node.state, 0, (settings.run.run_id().hex()[:RUN_CHARACTERS],), (settings.run.name,)
-    )
-
-
 def current(course: tuple[Stage, ...]) -> Stage:
     """The latest run that this host has begun."""
     return [stage for stage in course if stage.is_begun or not stage.position][-1]

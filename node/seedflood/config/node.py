@@ -4,17 +4,25 @@ begin where the file is."""
 import ipaddress
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from seedflood.config.tables import Name, Section
+from seedflood.config.tables import Name, PublicKey, Section
 
 SERVE = "serve"
 """Of `[node] then`: stay."""
 
 UPNP = "upnp:"
 """Of `[node] listen`, in place of an address."""
+
+
+def check_address(value: str) -> str:
+    """Returns the address if it is "host:port" or "[v6]:port"; raises ValueError otherwise."""
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", value)
+    if not match or int(match[2]) > 65535:
+        raise ValueError(f'"{value}" is no address; write "host:port", for example "10.0.0.2:7070"')
+    return value
 
 
 class NodeSettings(Section):
@@ -143,23 +151,11 @@ class NodeSettings(Section):
 class PeerSettings(Section):
     """One `[[peers]]` entry: a neighbour to link with."""
 
-    address: str = Field(description='Where it listens: "host:port".')
-    origin: str | None = Field(
+    address: Annotated[str, AfterValidator(check_address)] = Field(description='Where it listens: "host:port".')
+    origin: PublicKey | None = Field(
         None,
         description="Its public key, as `seedflood keygen` prints it: no other host is accepted here.",
     )
-
-    @field_validator("address")
-    @classmethod
-    def _check_address(cls, value: str) -> str:
-        return check_address(value)
-
-    @field_validator("origin")
-    @classmethod
-    def _check_origin(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[0-9a-f]{64}", value):
-            raise ValueError("no public key; write the 64 hex digits that `seedflood keygen` prints on that host")
-        return value
 
 
 class TlsSettings(Section):
@@ -176,14 +172,6 @@ def divide_data(data: str) -> tuple[str, tuple[str, ...]]:
     """`PLACE#TRAIN,VALIDATION` of `[node] data`: where the rows are, and which splits are meant, if it says so."""
     place, _, splits = data.partition("#")
     return place, tuple(one.strip() for one in splits.split(",") if one.strip())
-
-
-def check_address(value: str) -> str:
-    """Returns the address if it is "host:port" or "[v6]:port"; raises ValueError otherwise."""
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", value)
-    if not match or int(match[2]) > 65535:
-        raise ValueError(f'"{value}" is no address; write "host:port", for example "10.0.0.2:7070"')
-    return value
 
 
 def is_loopback(address: str) -> bool:

@@ -9,7 +9,6 @@ Under one schema version no released default ever changes (`tests/config/default
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -18,7 +17,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
-from seedflood.config.tables import AlgorithmSettings, Name, Section, Tables, merge, sections_of
+from seedflood.config.tables import AlgorithmSettings, Name, PublicKey, Section, Tables, merge, sections_of
 
 RUN_SCHEMA = 7
 """It is counted up when a default changes: then hosts of the versions before and after never link."""
@@ -111,7 +110,7 @@ class RunSettings(Section):
         description='Base model: "embedded", a Hugging Face name, a folder or a GGUF file (then equal on all hosts), '
         'or "previous": what the run before it has ended with.',
     )
-    operator: str | None = Field(
+    operator: PublicKey | None = Field(
         None,
         description="Public key of the operator, 64 hex digits: only hosts on the roster that it signed take part "
         "(default: the run is open).",
@@ -158,13 +157,6 @@ class RunSettings(Section):
             if task == "reward" and not isinstance(given.get("seedflood"), Section):
                 return merge(OF_REWARD, given)
         return given
-
-    @field_validator("operator")
-    @classmethod
-    def _check_operator(cls, operator: str | None) -> str | None:
-        if operator is not None and re.fullmatch("[0-9a-f]{64}", operator) is None:
-            raise ValueError("it must be the operator's public key, 64 hex digits as `seedflood keygen` prints them")
-        return operator
 
     @field_validator("mode")
     @classmethod

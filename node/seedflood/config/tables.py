@@ -1,14 +1,23 @@
 """What all tables of peers.toml have in common; and tables as mappings, which can be merged and spelled as TOML."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from seedflood.protocol.origin import NAME_PATTERN
 
+
+def _check_key(value: str) -> str:
+    if re.fullmatch("[0-9a-f]{64}", value) is None:
+        raise ValueError("it must be a public key, 64 hex digits as `seedflood keygen` prints them")
+    return value
+
+
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+PublicKey = Annotated[str, AfterValidator(_check_key)]
 
 Tables = Mapping[str, Any]
 """Values by key; a table within the table is a mapping of its own."""

@@ -8,8 +8,8 @@ because the interpreter waits for the last job of an executor, and a job may be 
 import asyncio
 import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
@@ -30,8 +30,7 @@ class ComputeThread:
     """`run` gives a job and returns the future of its result, on the running loop."""
 
     def __init__(self) -> None:
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._wake = threading.Condition()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="compute", daemon=True)
         self._thread.start()
@@ -48,29 +47,21 @@ class ComputeThread:
             else:
                 _tell(loop, future, future.set_result, result)
 
-        with self._wake:
-            self._jobs.append(do)
-            self._wake.notify()
+        self._jobs.put(do)
         return future
 
     def close(self, seconds_max: float) -> bool:
         """Drops jobs that have not begun, and waits up to seconds_max for the running one. False: it still runs, and
         ends only with the process."""
-        with self._wake:
-            self._is_closed = True
-            self._jobs.clear()
-            self._wake.notify()
+        self._is_closed = True
+        self._jobs.put(None)
         self._thread.join(seconds_max)
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._jobs or self._is_closed)
-                if self._is_closed:
-                    return
-                do = self._jobs.popleft()
-            do()
+        while (do := self._jobs.get()) is not None:
+            if not self._is_closed:
+                do()
 
 
 def _tell(

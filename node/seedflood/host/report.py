@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from seedflood import durable
-from seedflood.errors import JournalError
 from seedflood.operations.rise import Best
 
 if TYPE_CHECKING:
@@ -61,20 +60,13 @@ class Report:
 
     def keep(self, result: dict[str, Any] | None = None) -> None:
         """Writes the file. If that fails it only logs a warning: figures are no reason to end."""
-        try:
-            self.write(result)
-        except JournalError as error:  # a full disk may have space again
-            _log.warning("figures were not kept", reason=str(error))
-
-    def write(self, result: dict[str, Any] | None = None) -> None:
-        """Writes the file. Raises JournalError if that fails."""
         best = asdict(self.best) if self.best is not None else None
         said = {"before": self.before, "best": best, "samples": self.samples, "result": result}
         data = json.dumps(_finite(said), indent=1, allow_nan=False).encode()
         try:
             durable.write(self.path, data, mode=0o644)
-        except OSError as error:
-            raise JournalError(f"{self.path} cannot be written: {error.strerror}.", path=str(self.path)) from None
+        except OSError as error:  # a full disk may have space again
+            _log.warning("figures were not kept", path=str(self.path), reason=error.strerror)
 
     def publish(self, result: dict[str, Any]) -> None:
         """Prints the result on stdout, as one line of JSON."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from seedflood.host.engine import Engine
 from seedflood.host.handover import Handover
-from seedflood.operations.subject import LinkState
+from seedflood.operations.subject import LinkState, Subject
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import View
 from seedflood.transport.counters import Fault
@@ -18,8 +18,8 @@ JOURNAL_SECONDS = 10.0
 """How long the size of the journal is cached: counting reads an index of all bundles."""
 
 
-class StatusSource:
-    """Implements `operations.subject.Subject`. is_draining, is_finished: set by the daemon."""
+class StatusSource(Subject):
+    """is_draining, is_finished: set by the daemon."""
 
     def __init__(
         self,
@@ -32,8 +32,6 @@ class StatusSource:
     ) -> None:
         self.parameters = engine.parameters
         self.incarnation = incarnation
-        self.is_draining = False
-        self.is_finished = False
         self._engine = engine
         self._node = engine.node
         self._driver = engine.driver

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from rich.filesize import decimal
+
 from seedflood.config import Settings, Stage, check_course, current, load_course
 from seedflood.errors import DataError, ExitCode, ModelError, RouterError, SeedfloodError
 from seedflood.host.enrolment import Enrolment
@@ -161,7 +163,7 @@ def _step(settings: Settings) -> Iterator[Check]:
         return
     yield Check("rows", "ok", step.rows)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    told = f"a step takes {_size(used)} of {_size(free)}"
+    told = f"a step takes {decimal(used)} of {decimal(free)}"
     if used > MEMORY_SHARE_MAX * free:
         remedy = "set a smaller [node] micro_batch, or choose another estimate."
         yield Check("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
@@ -170,11 +172,11 @@ def _step(settings: Settings) -> Iterator[Check]:
     copies = (SNAPSHOTS_KEPT if settings.run.mode == "gasloc" else 0) + (node.export is not None)
     yield _disk(node.state, step.model_bytes * copies + DISK_SPARE_BYTES)
     total = step.sent_bytes * settings.run.clients / settings.run.seedflood.turn_rounds(settings.run.clients)
-    whole, day = _size(total * settings.run.steps), _size(total / step.seconds * DAY_SECONDS)
+    whole, day = decimal(int(total * settings.run.steps)), decimal(int(total / step.seconds * DAY_SECONDS))
     yield Check(
         "time", "ok", f"{step.seconds:.3g} s a step, so {_span(step.seconds * settings.run.steps)} of computing"
     )
-    told = f"{_size(step.sent_bytes)} a step; a link carries those of all hosts, {whole} in all"
+    told = f"{decimal(round(step.sent_bytes))} a step; a link carries those of all hosts, {whole} in all"
     yield Check("traffic", "ok", f"{told}, and at most {day} a day")
 
 
@@ -204,7 +206,7 @@ def _measure(settings: Settings) -> _Step:
 def _disk(state: Path, wanted: int) -> Check:
     there = next(one for one in (state, *state.parents) if one.exists())
     free = shutil.disk_usage(there).free
-    told = f"{_size(free)} free at {there}, up to {_size(wanted)} are needed"
+    told = f"{decimal(free)} free at {there}, up to {decimal(wanted)} are needed"
     if free < wanted:
         return Check("disk", "bad", f"{told}: make room, or choose another [node] state.", ExitCode.DISK)
     if not os.access(there, os.W_OK):
@@ -233,13 +235,6 @@ def _free_memory() -> int:
     if limit.exists() and (text := limit.read_text().strip()) != "max":
         free = min(free, int(text) - int(used.read_text()))
     return free
-
-
-def _size(count: float) -> str:
-    unit, size = next(
-        one for one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)) if count >= one[1] or one[1] == 1
-    )
-    return f"{count / size:.3g} {unit}"
 
 
 def _span(seconds: float) -> str:

@@ -66,13 +66,6 @@ class Rebuilt(NamedTuple):
     steps: int
 
 
-class Loaded(NamedTuple):
-    """steps: see `Rebuilt`; None of a base model as it is."""
-
-    base: BaseModel
-    steps: int | None
-
-
 def evaluate_any(
     settings: Settings,
     *,
@@ -85,22 +78,21 @@ def evaluate_any(
     validation rows of the settings, or on all rows of a file, which are read by `read_as` if that is another run. Also
     returns after how many steps. Raises SeedfloodError."""
     if file is None and has_state:
-        trainer, steps = rebuild(settings)
-        return trainer.evaluate(), steps
+        rebuilt = rebuild(settings)
+        return rebuilt.trainer.evaluate(), rebuilt.steps
     rows = None if file is None else read_file(file).rows
-    loaded = load(settings, has_state=has_state, adapter=adapter)
-    base, run = loaded.base, settings.run
+    (base, steps), run = load(settings, has_state=has_state, adapter=adapter), settings.run
     task = load_rows(run, settings.node, base) if rows is None else task_of_rows(read_as or run, base.tokenizer, rows)
-    return evaluate(base.causal, task), loaded.steps
+    return evaluate(base.causal, task), steps
 
 
-def load(settings: Settings, *, has_state: bool, adapter: Path | None = None) -> Loaded:
-    """The base model as it is, with a LoRA adapter, or with what a node has learned (has_state). Raises
-    SeedfloodError."""
+def load(settings: Settings, *, has_state: bool, adapter: Path | None = None) -> tuple[BaseModel, int | None]:
+    """The base model as it is, with a LoRA adapter, or with what a node has learned (has_state); and in how many steps
+    it has. Raises SeedfloodError."""
     if not has_state:
-        return Loaded(load_base(settings.run, settings.node, adapter), None)
+        return load_base(settings.run, settings.node, adapter), None
     trainer, steps = rebuild(settings)
-    return Loaded(trainer.replica.base, steps)
+    return trainer.replica.base, steps
 
 
 def rebuild(settings: Settings) -> Rebuilt:

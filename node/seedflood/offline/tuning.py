@@ -6,7 +6,8 @@ schedule. While the best one is the smallest or the largest that was tried, the 
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,27 +149,21 @@ def show_sweep(result: Sweep, console: Console) -> None:
         console.print("No learning rate made the loss smaller: try more steps (--steps), or other rows.")
 
 
-class Display:
-    """Progress on stderr; a context manager."""
+@contextmanager
+def displayed() -> Iterator[Report]:
+    """Within, progress is shown on stderr."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task, shown = bar.add_task("loading", total=None), 0.0
 
-    def __init__(self) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True))
-        self._task = self._bar.add_task("loading", total=None)
-        self._rate = 0.0
+        def show(rate: float, done: int, total: int) -> None:
+            nonlocal shown
+            if rate != shown:
+                shown = rate
+                bar.reset(task, total=total)
+            bar.update(task, description=f"learning rate {rate:g}: step {done}", completed=done)
 
-    def __enter__(self) -> Report:
-        self._bar.start()
-        return self._show
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def _show(self, rate: float, done: int, total: int) -> None:
-        if rate != self._rate:
-            self._rate = rate
-            self._bar.reset(self._task, total=total)
-        self._bar.update(self._task, description=f"learning rate {rate:g}: step {done}", completed=done)
+        yield show
 
 
 def _try(run: RunSettings, settings: Settings, report: Report) -> Try:

@@ -4,7 +4,6 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from seedflood.config import Settings
-from seedflood.operations.every import Every
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.lag import LoopLag
 from seedflood.operations.server import OperationsServer
@@ -31,7 +30,7 @@ class Console:
             lag = LoopLag(hub.tally.registry)
             lag.start(asyncio.get_running_loop())
             undo.callback(lag.stop)
-            undo.callback(Every(LOOK_SECONDS, hub.look, asyncio.get_running_loop()).stop)
+            undo.callback(asyncio.create_task(_look_often(hub)).cancel)
             await asyncio.to_thread(hub.recall)
             address = None
             if settings.node.http:
@@ -44,3 +43,9 @@ class Console:
     async def close(self) -> None:
         """Idempotent."""
         await self._open_parts.aclose()
+
+
+async def _look_often(hub: TelemetryHub) -> None:
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        hub.look()

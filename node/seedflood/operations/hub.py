@@ -19,7 +19,7 @@ from seedflood.config import Settings
 from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
 from seedflood.operations.rise import Rise
-from seedflood.operations.subject import LastClose, Loading, Subject
+from seedflood.operations.subject import LastClose, Subject
 from seedflood.operations.tally import Tally
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.outputs import Event
@@ -58,7 +58,7 @@ class TelemetryHub:
     def __init__(self, settings: Settings, origin: OriginId, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = settings
         self.origin = origin
-        self.subject: Subject = Loading()
+        self.subject = Subject()
         self.tally = Tally()
         self.history = History()
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)

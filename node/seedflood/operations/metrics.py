@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from seedflood import VERSION
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.status import why_not_ready
-from seedflood.operations.subject import LinkState, Loading, Subject
+from seedflood.operations.subject import LOADING, LinkState, Subject
 from seedflood.operations.tally import label
 from seedflood.protocol.view import Hops, MemberStatus, RemovalView
 
@@ -94,7 +94,7 @@ class NodeCollector(Collector):
             figures.add_metric([name], value)
         yield figures
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
-        if not isinstance(subject, Loading):
+        if subject.view().phase != LOADING:
             yield from _node(subject, hub.settings.run.steps)
             yield from _links(subject.link_states())
 

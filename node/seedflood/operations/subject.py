@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import Hops, View
@@ -54,67 +54,44 @@ class LastClose:
     missing: tuple[OriginId, ...]
 
 
-class Subject(Protocol):
-    """The daemon. All methods but `names` must be called on the loop's thread."""
+class Subject:
+    """The daemon; this is what it is before there is a node, while the model is loaded. All methods but `names` must be
+    called on the loop's thread."""
+
+    incarnation: int | None = None
+    """None: not known yet."""
+    is_draining = False
+    is_finished = False
+    """Has the run ended here?"""
+    parameters: tuple[int, int] | None = None
+    """(how many parameters the model has, how many bytes they take in its type). None without a model."""
 
     @property
-    def incarnation(self) -> int | None:
-        """None: not known yet."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Has the run ended here?"""
-
-    @property
-    def is_draining(self) -> bool: ...
-
-    @property
-    def is_disk_full(self) -> bool: ...
+    def is_disk_full(self) -> bool:
+        return False
 
     @property
     def handshakes(self) -> int:
         """TLS handshakes that others have begun."""
-
-    @property
-    def parameters(self) -> tuple[int, int] | None:
-        """(how many parameters the model has, how many bytes they take in its type). None without a model."""
+        return 0
 
     def view(self) -> View:
         """A view of the node now. It is cached until something happens."""
-
-    def names(self) -> dict[OriginId, str]:
-        """The names of all known origins. For any thread."""
-
-    def link_states(self) -> list[LinkState]:
-        """All neighbours since the process began, and all peers that are dialled."""
-
-    def link_faults(self) -> Mapping[Any, int]:
-        """How often a frame or a link was refused, by reason (a closed set)."""
-
-    def journal_size(self) -> Mapping[str, int]:
-        """bytes: on the disk. records: how many the algorithm keeps. An algorithm may add other counts."""
-
-
-class Loading:
-    """The `Subject` before there is a node: its model is loaded, and nothing is known of it."""
-
-    incarnation = None
-    is_finished = is_draining = is_disk_full = False
-    handshakes = 0
-    parameters = None
-
-    def view(self) -> View:
         hops = Hops((), {}, (), (), 0.0)
         return View(0.0, LOADING, 0, False, False, 0, {}, hops, (), (), 0, (), ())
 
     def names(self) -> dict[OriginId, str]:
+        """The names of all known origins. For any thread."""
         return {}
 
     def link_states(self) -> list[LinkState]:
+        """All neighbours since the process began, and all peers that are dialled."""
         return []
 
     def link_faults(self) -> Mapping[Any, int]:
+        """How often a frame or a link was refused, by reason (a closed set)."""
         return {}
 
     def journal_size(self) -> Mapping[str, int]:
+        """bytes: on the disk. records: how many the algorithm keeps. An algorithm may add other counts."""
         return {}

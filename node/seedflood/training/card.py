@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from seedflood import VERSION
-from seedflood.config import RUN_IN_CARD, RunSettings, spell
+from seedflood.config import RunSettings, spell
 
 HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
 """Only such a base model can be linked with."""
@@ -35,12 +35,6 @@ class Learned:
     digest: bytes
     rows: Mapping[str, int]
     figures: Mapping[str, float | None]
-
-
-def run_of(card: str) -> str | None:
-    """The id of the run that a card is of."""
-    found = RUN_IN_CARD.search(card)
-    return None if found is None else found[1]
 
 
 def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", notes: str = "") -> str:

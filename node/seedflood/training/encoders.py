@@ -24,8 +24,3 @@ ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
     RewardFormat: RewardEncoder,
 }
 """By kind of format: (tokenizer, format, length_max) -> encoder. Raises DataError or ConfigError."""
-
-
-def make_encoder(tokenizer: Any, form: Format, length_max: int) -> Encoder:
-    """The encoder of a format. Raises DataError or ConfigError."""
-    return ENCODERS[type(form)](tokenizer, form, length_max)

@@ -7,25 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from seedflood.config import check_place
+from seedflood.config import CARD_FILE, RUN_IN_CARD, check_place
 from seedflood.errors import ModelError
 
 
 @contextmanager
-def writing_folder(folder: str | os.PathLike[str], mark: str, run: str | None) -> Iterator[Path]:
-    """A new folder for the block to fill with files. It takes the place of `folder` afterwards, or is gone if the block
-    fails.
+def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iterator[Path]:
+    """A new folder with a model card, for the block to fill with files. It takes the place of `folder` afterwards, or
+    is gone if the block fails.
 
-    mark, run: see `check_place`. Raises ConfigError if the folder holds something else, ModelError if it cannot be
-    written.
+    mark: see `check_place`. Raises ConfigError if the folder holds something else than an earlier export of the run
+    that the card is of, ModelError if it cannot be written.
     """
-    target = Path(folder)
-    check_place(target, run, mark)
+    target, told = Path(folder), RUN_IN_CARD.search(card)
+    check_place(target, None if told is None else told[1], mark)
     beside: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         beside.chmod(0o755)
+        (beside / CARD_FILE).write_text(card)
         yield beside
         for path in beside.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)  # safetensors writes for its user alone

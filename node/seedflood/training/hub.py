@@ -16,10 +16,7 @@ def find_fault(kind: Literal["model", "dataset"], name: str) -> str | None:
         return "HF_HUB_OFFLINE is set"
     api = HfApi()
     try:
-        if kind == "model":
-            api.model_info(name, timeout=QUESTION_SECONDS_MAX)
-        else:
-            api.dataset_info(name, timeout=QUESTION_SECONDS_MAX)
+        api.repo_info(name, repo_type=kind, timeout=QUESTION_SECONDS_MAX)
     except RepositoryNotFoundError:
         return f"the hub has no such {kind}, or it is private"
     except Exception as error:  # Errors of the HTTP library in use, of the hub, of the name.

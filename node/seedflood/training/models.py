@@ -16,11 +16,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 from transformers.utils.logging import disable_progress_bar
 
 from seedflood import embedded
-from seedflood.config import CARD_FILE, MODEL_FILE
+from seedflood.config import MODEL_FILE
 from seedflood.errors import ModelError
 from seedflood.training import hub
 from seedflood.training.adapting import add_adapter
-from seedflood.training.card import run_of
 from seedflood.training.causal import CausalModel
 from seedflood.training.folders import writing_folder
 
@@ -136,11 +135,10 @@ def export_model(
     dtype: of the file. All or nothing; an earlier export of the same run is replaced. Raises ConfigError if the folder
     holds something else, ModelError if it cannot be written.
     """
-    with writing_folder(folder, MODEL_FILE, run_of(card)) as beside:
+    with writing_folder(folder, MODEL_FILE, card) as beside:
         rounded: dict[int, Tensor] = {id(one): one.to(getattr(torch, dtype)) for one in weights.values()}
         base.model.save_pretrained(beside, state_dict={name: rounded[id(one)] for name, one in weights.items()})
         _write_dtype(beside / MODEL_FILE, dtype)
-        (beside / CARD_FILE).write_text(card)
         if base.tokenizer is not None:
             base.tokenizer.save_pretrained(beside)
     return Path(folder)

@@ -62,28 +62,27 @@ def blocks(key: int, start: int, count: int, device: torch.device | str = "cpu")
     return torch.stack(words, dim=-1)
 
 
-def normal(key: int, count: int, *, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
-    """Elements start .. start + count of a key's normal stream, (N,) float32, mean 0, variance 1.
+def normal(key: int, count: int, *, device: torch.device | str = "cpu") -> Tensor:
+    """The first `count` elements of a key's normal stream, (N,) float32, mean 0, variance 1.
 
     Three blocks are twelve words, or 24 sixteen-bit uniforms; twelve of them (words 0..5) add up to an even element,
     the others to the odd one after it. The value (sum - 393210) / 65536 is exact in float32.
     """
     out_N = torch.empty(count, dtype=torch.float32, device=device)
-    first_group, end_group = start // 2, -(-(start + count) // 2)
-    for block, size in _chunks(3 * first_group, 3 * end_group):
+    for block, size in _chunks(3 * -(-count // 2)):
         words = blocks(key, block, size, device).view(-1, 6)
         element_N = ((words & 0xFFFF) + (words >> 16)).sum(dim=1)
-        _place(out_N, (element_N - SUM_MEAN).to(torch.float32).div_(65536), at=block // 3 * 2 - start)
+        _place(out_N, (element_N - SUM_MEAN).to(torch.float32).div_(65536), at=block // 3 * 2)
     return out_N
 
 
-def rademacher(key: int, count: int, *, start: int = 0, device: torch.device | str = "cpu") -> Tensor:
-    """Elements start .. start + count of a key's stream of signs, (N,) float32: bit k % 128 of block k // 128."""
-    out_N = torch.empty(count, dtype=torch.float32, device=device)
-    bit = torch.arange(32, dtype=torch.int64, device=device)
-    for block, size in _chunks(start // 128, -(-(start + count) // 128), CHUNK_BLOCKS // 32):
-        bits = (blocks(key, block, size, device).unsqueeze(-1) >> bit) & 1
-        _place(out_N, (1 - 2 * bits).to(torch.float32).flatten(), at=block * 128 - start)
+def rademacher(key: int, count: int) -> Tensor:
+    """The first `count` elements of a key's stream of signs, (N,) float32: bit k % 128 of block k // 128."""
+    out_N = torch.empty(count, dtype=torch.float32)
+    bit = torch.arange(32, dtype=torch.int64)
+    for block, size in _chunks(-(-count // 128), CHUNK_BLOCKS // 32):
+        bits = (blocks(key, block, size).unsqueeze(-1) >> bit) & 1
+        _place(out_N, (1 - 2 * bits).to(torch.float32).flatten(), at=block * 128)
     return out_N
 
 
@@ -99,7 +98,7 @@ def uniform(keys: Sequence[int], count: int) -> Tensor:
 
 def words_64(key: int, count: int) -> Tensor:
     """The first `count` 64-bit words of a key's stream, (N,) as the signed int64 of equal bits."""
-    parts = [blocks(key, block, size).view(-1, 2) for block, size in _chunks(0, -(-count // 2))]
+    parts = [blocks(key, block, size).view(-1, 2) for block, size in _chunks(-(-count // 2))]
     pairs = torch.cat(parts) if parts else torch.empty(0, 2, dtype=torch.int64)
     return ((pairs[:, 0] << 32) | pairs[:, 1])[:count]
 
@@ -114,13 +113,13 @@ def permutation(key: int, count: int) -> Tensor:
     return torch.argsort(words_64(key, count), stable=True)
 
 
-def _chunks(first: int, end: int, size_max: int = CHUNK_BLOCKS) -> Iterator[tuple[int, int]]:
-    for block in range(first, end, size_max):
-        yield block, min(size_max, end - block)
+def _chunks(count: int, size_max: int = CHUNK_BLOCKS) -> Iterator[tuple[int, int]]:
+    """(the first block of each chunk, how many it has)."""
+    for block in range(0, count, size_max):
+        yield block, min(size_max, count - block)
 
 
 def _place(out_N: Tensor, values: Tensor, at: int) -> None:
-    """Writes values to out_N from position `at` on; what lies outside of out_N is dropped."""
-    skipped = max(0, -at)
+    """Writes values to out_N from position `at` on; what lies behind its end is dropped."""
     wanted = min(len(values), len(out_N) - at)
-    out_N[at + skipped : at + wanted] = values[skipped:wanted]
+    out_N[at : at + wanted] = values[:wanted]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from seedflood import embedded
 from seedflood.config import divide_data
@@ -13,17 +13,6 @@ from seedflood.errors import DataError
 from seedflood.training import hub
 from seedflood.training.files import KINDS, kind_of, of_dataset, read_file, read_folder, split_of
 from seedflood.training.rows import Reader, Splits, Table, choose_splits, rows_in_memory
-
-
-class Source(Protocol):
-    """Where the rows of a built-in task come from."""
-
-    @property
-    def name(self) -> str: ...
-
-    def read(self) -> Splits:
-        """Training and validation rows. Raises DataError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +24,7 @@ class HubSource:
     validation_split: str = "validation"
 
     def read(self) -> Splits:
+        """Training and validation rows. Raises DataError."""
         return choose_splits(read_hub(self.name, self.configuration), ("train", self.validation_split), self.name)
 
 
@@ -48,6 +38,10 @@ class EmbeddedSource:
     def read(self) -> Splits:
         train, validation = (rows_in_memory(self.of(split), f"embedded {split}") for split in embedded.SPLITS)
         return Splits(Table(train), Table(validation))
+
+
+Source = HubSource | EmbeddedSource
+"""Where the rows of a built-in task come from."""
 
 
 def read_data(data: str) -> Splits:

@@ -13,7 +13,7 @@ from seedflood import embedded
 from seedflood.config import ObjectiveSettings, RunSettings
 from seedflood.errors import DataError, ModelError
 from seedflood.training import randomness, shards
-from seedflood.training.encoders import make_encoder
+from seedflood.training.encoders import ENCODERS
 from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import BUILT_IN, Format, choose_format
 from seedflood.training.objectives.batches import Batch
@@ -35,7 +35,7 @@ SAMPLE_CHARACTERS = 160
 class Task:
     """The training rows of one host, the validation rows of the run, and the batch of every step.
 
-    train and validation: rows. shard: this host's share of the run's training rows. copies: see `Splits`. All rows are
+    train_rows: of the shard, which is this host's share of the run's training rows. copies: see `Splits`. All rows are
     checked here, and become tokens when they are first needed. Raises DataError.
     """
 
@@ -62,13 +62,13 @@ class Task:
             problem = f"{len(chosen)} rows to train cannot be shared by {shard.count} nodes"
             raise DataError(f"{problem}: use fewer, and say how many in [node] shard.")
         self.row_indices: tuple[int, ...] = tuple(chosen[shard.index :: shard.count])
-        self._train = [train[row] for row in self.row_indices]
+        self.train_rows = [train[row] for row in self.row_indices]
         self._of_shard: Callable[[Shard], Task] | None = partial(
             Task, encoder, train, validation, settings, copies=copies
         )
         self._of_run = [train[row] for row in chosen]
         self._rows_of_run, self._rows_found = len(chosen), len(train)
-        self._validation = validation
+        self.validation_rows = validation
         self._examples: dict[int, Example] = {}
         self._validation_examples: list[Example] | None = None
         self._permutation = lru_cache(maxsize=64)(self._permute)
@@ -79,20 +79,11 @@ class Task:
         return self.encoder.objective
 
     @property
-    def train_rows(self) -> Sequence[Row]:
-        """Of the shard."""
-        return self._train
-
-    @property
-    def validation_rows(self) -> Sequence[Row]:
-        return self._validation
-
-    @property
     def validation_examples(self) -> list[Example]:
         """The validation rows of the run as tokens, made when first asked for. Raises DataError for a row without
         text."""
         if self._validation_examples is None:
-            self._validation_examples = self.encoder.encode(self._validation)
+            self._validation_examples = self.encoder.encode(self.validation_rows)
         return self._validation_examples
 
     def validation(self, tokens_max: int) -> Iterator[Batch]:
@@ -126,7 +117,7 @@ class Task:
     def positions(self, origin: int, step: int) -> list[int]:
         """Which rows of the shard an origin uses at a step: it walks through one permutation of them after the
         other."""
-        rows = len(self._train)
+        rows = len(self.train_rows)
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         return [self._permutation(origin, place // rows)[place % rows] for place in places]
 
@@ -136,7 +127,7 @@ class Task:
 
     def describe(self) -> dict[str, Any]:
         """What was understood of the rows, for people to check before anything is trained. Raises DataError."""
-        looked_at = range(min(LOOKED_AT, len(self._train)))
+        looked_at = range(min(LOOKED_AT, len(self.train_rows)))
         examples = self._encoded(looked_at)
         label = self.encoder.label_column
         columns = [*(name for name in self.encoder.columns if name != label), *([] if label is None else [label])]
@@ -144,12 +135,12 @@ class Task:
             "task": self.name,
             "rows": self._rows_of_run,
             "rows_found": self._rows_found,
-            "rows_here": len(self._train),
-            "validation_rows": len(self._validation),
+            "rows_here": len(self.train_rows),
+            "validation_rows": len(self.validation_rows),
             "held_out": self.copies is not None,
             "copies": self.copies or 0,
             "columns": columns,
-            "unused": [str(name) for name in self._train[0].columns if name not in columns],
+            "unused": [str(name) for name in self.train_rows[0].columns if name not in columns],
             "looked_at": len(examples),
             "tokens_per_row": round(sum(len(example.tokens) for example in examples) / len(examples), 1),
             "cut": sum(example.is_cut for example in examples),
@@ -158,13 +149,13 @@ class Task:
 
     def _encoded(self, positions: Sequence[int]) -> list[Example]:
         missing = sorted(set(positions).difference(self._examples))
-        encoded = self.encoder.encode([self._train[position] for position in missing])
+        encoded = self.encoder.encode([self.train_rows[position] for position in missing])
         self._examples.update(zip(missing, encoded, strict=True))
         return [self._examples[position] for position in positions]
 
     def _permute(self, origin: int, number: int) -> list[int]:
         key = randomness.derive_key("batches", self.run_seed, origin, number)
-        order: list[int] = randomness.permutation(key, len(self._train)).tolist()
+        order: list[int] = randomness.permutation(key, len(self.train_rows)).tolist()
         return order
 
 
@@ -213,7 +204,7 @@ def make_task(
 def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format) -> Encoder:
     if tokenizer is None:
         raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
-    return make_encoder(tokenizer, form, settings.max_length)
+    return ENCODERS[type(form)](tokenizer, form, settings.max_length)
 
 
 def _shortened(text: str) -> str:

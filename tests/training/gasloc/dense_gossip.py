@@ -28,17 +28,15 @@ def laplacian(weights: numpy.ndarray) -> numpy.ndarray:
     return numpy.diag(weights.sum(axis=1)) - weights
 
 
-def sent(offer: Outgoing) -> bytes:
-    """All bytes of an offer, read in parts."""
-    return b"".join(offer.read(start, READ_BYTES) for start in range(0, offer.size, READ_BYTES))
+def sent(offer: Outgoing) -> numpy.ndarray:
+    """All bytes of an offer, read in parts: uint8."""
+    parts = (offer.read(start, READ_BYTES) for start in range(0, offer.size, READ_BYTES))
+    return numpy.frombuffer(bytearray().join(parts), dtype=numpy.uint8)
 
 
 def arrived(offer: Outgoing, **options) -> Arrival:
     """What comes of an offer at the other end."""
-    arrival = Arrival(offer.numbers, offer.encoding.name, offer.size, offer.digest, **options)
-    payload = sent(offer)
-    for start in range(0, len(payload), READ_BYTES):
-        arrival.write(payload[start : start + READ_BYTES])
+    arrival = Arrival(offer.numbers, offer.encoding.name, sent(offer), offer.digest, **options)
     arrival.check()
     return arrival
 

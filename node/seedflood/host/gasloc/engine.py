@@ -10,7 +10,7 @@ import structlog
 
 from seedflood.config import Settings
 from seedflood.host.compute import Compute
-from seedflood.host.compute_thread import ComputeThread, nothing
+from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.driver import Driver
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.gasloc.files import Incoming, KeptParts
@@ -204,8 +204,4 @@ class GaslocEngine(Engine):
 
     async def close(self) -> None:
         """Waits for all orders; the last one is a checkpoint."""
-        await asyncio.wait({self._compute.run(_nothing)}, timeout=IDLE_SECONDS)
-
-
-def _nothing() -> None:
-    nothing(None)
+        await asyncio.wait({self._compute.run(lambda: None)}, timeout=IDLE_SECONDS)

@@ -166,9 +166,8 @@ class Work:
         without the partner."""
         path, trainer, is_right = path_of(order.sink), self._trainer, True
         try:
-            buffer = StoredArray(path, np.uint8, order.sink.held)
-            arrival = trainer.expect(len(buffer), order.digest, buffer=buffer)
-            self._kept.keep(order.round, order.partner, trainer.difference(arrival).checked())
+            difference = trainer.difference(StoredArray(path, np.uint8, order.sink.held), order.digest)
+            self._kept.keep(order.round, order.partner, difference.checked())
         except (PeerError, ValueError):
             is_right = False
         except DiskFullError:
@@ -208,8 +207,7 @@ class Work:
     def _take(self, order: Take) -> Content | None:
         path, trainer = path_of(order.sink), self._trainer
         try:
-            buffer = StoredArray(path, np.uint8, order.sink.held)
-            trainer.take(trainer.expect(len(buffer), order.digest, buffer=buffer, is_last=True))
+            trainer.take(StoredArray(path, np.uint8, order.sink.held), order.digest)
         except PeerError:
             return None
         finally:

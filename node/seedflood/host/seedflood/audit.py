@@ -104,12 +104,11 @@ class Verdict(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Who found what of whom, signed by the finder."""
+    """What was found of whom, to be signed by the finder."""
 
     origin: OriginId
     verdict: Verdict
     audits: int
-    signature: bytes = b""
 
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
         """What the signature covers. run_id, public_key of the finder: 32 bytes each."""

@@ -14,7 +14,7 @@ Shapes: N numbers of a piece, K blocks.
 
 import sys
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -29,60 +29,35 @@ EncodingName = Literal["float32", "bfloat16", "uint8"]
 assert sys.byteorder == "little", "parameters travel as they lie in memory"
 
 
-class Encoding(Protocol):
-    """A wire format. name: as in settings and offers. is_exact: decoding gives the encoded numbers back."""
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A wire format: numbers as they lie in memory. name: as in settings and offers."""
+
+    name: EncodingName
+    dtype: torch.dtype
 
     @property
-    def name(self) -> EncodingName: ...
-
-    @property
-    def is_exact(self) -> bool: ...
+    def is_exact(self) -> bool:
+        """Does decoding give the encoded numbers back?"""
+        return self.dtype == torch.float32
 
     def size(self, numbers: int) -> int:
         """The size in bytes of one piece of this many numbers."""
-        ...
+        return self.dtype.itemsize * numbers
 
     def encode(self, values_N: Tensor) -> Tensor:
         """A piece as bytes, (size,) uint8 on the same device; perhaps a view."""
-        ...
+        return values_N.to(self.dtype).view(torch.uint8)
 
     def decode(self, payload: Tensor, numbers: int) -> Tensor:
         """The float32 numbers of a piece; perhaps a view."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Float32:
-    name: EncodingName = "float32"
-    is_exact: bool = True
-
-    def size(self, numbers: int) -> int:
-        return 4 * numbers
-
-    def encode(self, values_N: Tensor) -> Tensor:
-        return values_N.view(torch.uint8)
-
-    def decode(self, payload: Tensor, numbers: int) -> Tensor:
-        return payload.view(torch.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class BFloat16:
-    name: EncodingName = "bfloat16"
-    is_exact: bool = False
-
-    def size(self, numbers: int) -> int:
-        return 2 * numbers
-
-    def encode(self, values_N: Tensor) -> Tensor:
-        return values_N.to(torch.bfloat16).view(torch.uint8)
-
-    def decode(self, payload: Tensor, numbers: int) -> Tensor:
-        return payload.view(torch.bfloat16).to(torch.float32)
+        return payload.view(self.dtype).to(torch.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class UInt8:
+    """Numbers of 8 bits, with a range for each block."""
+
     name: EncodingName = "uint8"
     is_exact: bool = False
 
@@ -107,17 +82,19 @@ class UInt8:
 
     def decode(self, payload: Tensor, numbers: int) -> Tensor:
         blocks = _blocks(numbers)
-        least_K, step_K = self._ranges(payload, blocks)
+        least_K, step_K = payload[: 8 * blocks].view(torch.float32).view(2, blocks)
         values_KB = torch.zeros(blocks * BLOCK, dtype=torch.float32, device=payload.device)
         values_KB[:numbers].copy_(payload[8 * blocks :])
         values_KB = values_KB.view(blocks, BLOCK)
         return values_KB.mul_(step_K.unsqueeze(1)).add_(least_K.unsqueeze(1)).view(-1)[:numbers]
 
-    def _ranges(self, payload: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
-        return payload[: 4 * blocks].view(torch.float32), payload[4 * blocks : 8 * blocks].view(torch.float32)
 
-
-ENCODINGS: dict[EncodingName, Encoding] = {"float32": Float32(), "bfloat16": BFloat16(), "uint8": UInt8()}
+Encoding = Plain | UInt8
+ENCODINGS: dict[EncodingName, Encoding] = {
+    "float32": Plain("float32", torch.float32),
+    "bfloat16": Plain("bfloat16", torch.bfloat16),
+    "uint8": UInt8(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +105,10 @@ class Piece:
     end: int
     first_byte: int
     end_byte: int
+
+    @property
+    def part(self) -> slice:
+        return slice(self.start, self.end)
 
 
 def payload_size(encoding: Encoding, numbers: int) -> int:

@@ -2,15 +2,15 @@
 
 An offer encodes its bytes when they are read, and holds one piece at a time. For float32 in host memory it holds
 nothing: the bytes are the parameters themselves. So the offered numbers must not change until the round is mixed. An
-arrival is one buffer of the payload's size, or a file that is read one piece at a time. `Outgoing` is a `Content` and
-`Arrival` a `Sink` of `protocol/gasloc/transfer.py`.
+arrival is in memory, or in a file that is read one piece at a time. `Outgoing` is a `Content` of
+`protocol/gasloc/transfer.py`.
 
 **Error feedback.** The error that an encoding makes is kept (`residual_F`, bfloat16) and added to the next offer. So
 errors do not add up: after any number of rounds, the sum of what was sent differs from the exact sum only by the error
 of one round. The residual changes only when the offer is mixed; until then the offer keeps the same bytes. It
 takes half a copy of the parameters, so an exchange stays below 1.2 copies.
 
-**A round mixes differences** (`Difference`): ours minus theirs, both as they were sent. A difference is computed from
+**A round mixes differences**: ours minus theirs, both as they were sent. A difference is computed from
 an offer and an arrival, or read from the disk.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
@@ -20,6 +20,7 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seedflood.errors import PeerError
-from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, Piece, payload_size, pieces_of
+from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, payload_size, pieces_of
 
 
 class Stored(Protocol):
@@ -54,21 +55,14 @@ class Outgoing:
         self._residual_F = None if self.encoding.is_exact else residual_F
         self._starts = [piece.first_byte for piece in self.pieces]
         self._made: tuple[int, Tensor] | None = None
-        self._digest: bytes | None = None
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
-        if self._digest is None:
-            self.seal()
-        assert self._digest is not None
-        return self._digest
-
-    def seal(self) -> None:
-        """Computes the digest, which encodes the whole payload once. Call it where this holds up nobody."""
+        """The first time it encodes the whole payload once: ask for it where this holds up nobody."""
         hasher = begin_digest(self.encoding, self.numbers)
         for index in range(len(self.pieces)):
             hasher.update(_bytes(self._encoded(index)))
-        self._digest = hasher.digest()
+        return hasher.digest()
 
     def read(self, offset: int, count: int) -> memoryview | bytes:
         """Up to `count` bytes from `offset` on. Within a piece in host memory they are not copied."""
@@ -84,7 +78,7 @@ class Outgoing:
     def settle(self, index: int, told_N: Tensor) -> None:
         """Keeps the error of a piece, which was mixed. Call it before the numbers of the piece change."""
         if self._residual_F is not None:
-            part = _part(self.pieces[index])
+            part = self.pieces[index].part
             self._residual_F[part] = self._wanted(index).sub_(told_N)
             self._made = None
 
@@ -98,7 +92,7 @@ class Outgoing:
 
     def _wanted(self, index: int) -> Tensor:
         """A new tensor: the numbers plus the residual."""
-        part = _part(self.pieces[index])
+        part = self.pieces[index].part
         assert self._residual_F is not None
         return self._phi_F[part] + self._residual_F[part]
 
@@ -106,54 +100,40 @@ class Outgoing:
         made = self._made  # the loop may read while the compute thread mixes
         if made is None or made[0] != index:
             is_plain = self._residual_F is None
-            values_N = self._phi_F[_part(self.pieces[index])] if is_plain else self._wanted(index)
+            values_N = self._phi_F[self.pieces[index].part] if is_plain else self._wanted(index)
             made = self._made = index, self.encoding.encode(values_N)
         return made[1]
 
 
 class Arrival:
-    """The payload of a partner's offer: it arrives in order, or is in a file already.
-
-    held: how many bytes are here.
-    """
+    """The payload of a partner's offer."""
 
     def __init__(
         self,
         numbers: int,
         encoding: EncodingName,
-        size: int,
+        payload: Stored,
         digest: bytes,
         *,
-        buffer: Stored | None = None,
         device: torch.device | str = "cpu",
         norm_max: float = math.inf,
     ) -> None:
-        """numbers: how many our parameters have. size, digest: as offered. buffer: all bytes (uint8), if they are here.
-        norm_max: no replica of the run has a norm like this.
+        """numbers: how many our parameters have. payload: all bytes, uint8. digest: as offered. norm_max: no replica of
+        the run has a norm like this.
 
         Raises PeerError for a size that the parameters of the run do not have.
         """
         self.encoding = ENCODINGS[encoding]
         expected = payload_size(self.encoding, numbers)
-        if size != expected:
-            raise PeerError(f"offers {size:,} bytes of parameters, not {expected:,}", reason="size")
+        if len(payload) != expected:
+            raise PeerError(f"sent {len(payload):,} bytes of parameters, not {expected:,}", reason="size")
         self.pieces = pieces_of(self.encoding, numbers)
-        self.size = size
-        self.held = 0 if buffer is None else size
         self._numbers = numbers
         self._norm_max = norm_max
         self._digest = digest
         self._device = device
-        self._payload: Stored = numpy.empty(size, dtype=numpy.uint8) if buffer is None else buffer
+        self._payload = payload
         self._read: tuple[int, Tensor] | None = None
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Appends. Raises PeerError beyond the end."""
-        end = self.held + len(data)
-        if end > self.size:
-            raise PeerError("sends parameters beyond the end of its offer", reason="size")
-        self._payload[self.held : end].data.cast("B")[:] = data
-        self.held = end
 
     def check(self) -> None:
         """Raises PeerError if the bytes do not have the offered digest, or are no parameters of the run."""
@@ -171,7 +151,7 @@ class Arrival:
             told_N = self.encoding.decode(payload, piece.end - piece.start)
             squares += float(torch.linalg.vector_norm(told_N, dtype=torch.float64)) ** 2
             yield index
-        if self.held != self.size or hasher.digest() != self._digest:
+        if hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
         if not math.sqrt(squares) < self._norm_max:  # also if one of them is not a number
             raise PeerError("sent parameters that no host of this run can have", reason="parameters")
@@ -189,22 +169,16 @@ class Arrival:
         return self._read[1]
 
 
-class Difference(Protocol):
-    """Our parameters minus those of a partner, for one round, both as they were sent."""
-
-    def piece(self, index: int) -> Tensor:
-        """One piece, float32. Do not change it."""
-        ...
-
-
 class FreshDifference:
-    """The difference of an open offer and an arrival that was checked, or is checked by `checked`."""
+    """Our parameters minus those of a partner, for one round, both as they were sent: of an open offer and an arrival
+    that was checked, or is checked by `checked`."""
 
     def __init__(self, offer: Outgoing, arrival: Arrival) -> None:
         self._offer = offer
         self._arrival = arrival
 
     def piece(self, index: int) -> Tensor:
+        """One piece, float32."""
         return self._offer.told(index) - self._arrival.told(index)
 
     def checked(self) -> Iterator[NDArray[numpy.float32]]:
@@ -215,7 +189,7 @@ class FreshDifference:
 
 
 class KeptDifference:
-    """A difference that was kept on the disk, perhaps in an earlier life of the process."""
+    """Such a difference that was kept on the disk, perhaps in an earlier life of the process."""
 
     def __init__(self, difference_F: Stored, device: torch.device | str = "cpu") -> None:
         self._difference_F = difference_F
@@ -223,7 +197,11 @@ class KeptDifference:
         self._device = device
 
     def piece(self, index: int) -> Tensor:
-        return torch.from_numpy(self._difference_F[_part(self._pieces[index])]).to(self._device)
+        """One piece, float32. Do not change it."""
+        return torch.from_numpy(self._difference_F[self._pieces[index].part]).to(self._device)
+
+
+Difference = FreshDifference | KeptDifference
 
 
 def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":
@@ -233,7 +211,3 @@ def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":
 
 def _bytes(payload: Tensor) -> memoryview:
     return payload.detach().cpu().numpy().data.cast("B")
-
-
-def _part(piece: Piece) -> slice:
-    return slice(piece.start, piece.end)

@@ -90,10 +90,9 @@ class FlatModel:
         cut = self.layout.decaying
         return self._group(slice(0, cut)), self._group(slice(cut, self.layout.size))
 
-    def weights(self, flat_F: Tensor | None = None) -> dict[str, Tensor]:
-        """Copies of the weights in host memory, under all names of each parameter. flat_F: used instead of the model's
-        own values."""
-        views = self.layout.views(self.values_F if flat_F is None else flat_F)
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of the weights in host memory, under all names of each parameter."""
+        views = self.layout.views(self.values_F)
         copies = {name: view.detach().to("cpu", copy=True) for name, view in views.items()}
         named = self.module.named_parameters(remove_duplicate=False)
         return {name: copies[self._names[id(parameter)]] for name, parameter in named}

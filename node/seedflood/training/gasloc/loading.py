@@ -2,7 +2,7 @@
 
 import torch
 
-from seedflood.config import GaslocSettings, NodeSettings, RunSettings
+from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ConfigError
 from seedflood.protocol.origin import OriginId
 from seedflood.training.gasloc.initial import draw_weights
@@ -27,7 +27,8 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
         base.digest = digest_weights({name: one.data for name, one in distinct_parameters(base.model)})
     task = load_packed(run, base.tokenizer, data=node.data, shard=node.shard)
     task.validation_ST = task.validation_ST[: node.evaluate_examples or None]
-    return Trainer(base, task, origin, _worker_settings(run, node, base), _outer_settings(run.gasloc))
+    outer = OuterSettings(run.gasloc.eta, run.gasloc.gamma, run.gasloc.encoding)
+    return Trainer(base, task, origin, _worker_settings(run, node, base), outer)
 
 
 def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> WorkerSettings:
@@ -39,7 +40,3 @@ def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> W
         is_bfloat16=node.dtype == "bfloat16" or (node.dtype == "auto" and is_cuda and torch.cuda.is_bf16_supported()),
         is_checkpointed=node.saves_memory,
     )
-
-
-def _outer_settings(said: GaslocSettings) -> OuterSettings:
-    return OuterSettings(said.eta, said.gamma, said.encoding)

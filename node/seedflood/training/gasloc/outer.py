@@ -41,7 +41,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, Piece, pieces_of
+from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, pieces_of
 from seedflood.training.gasloc.exchange import Difference, Outgoing
 
 
@@ -116,7 +116,7 @@ class Outer:
         offer, phi_F = self.offer, self.anchor_F
         squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
         for index, piece in enumerate(offer.pieces):
-            part = _part(piece)
+            part = piece.part
             phi_N = phi_F[part]
             change_N = self._momentum(phi_N, part) if has_momentum else torch.zeros_like(phi_N)
             for term in terms:
@@ -150,7 +150,7 @@ class Outer:
         self.offer = None
         self._late.clear()
         for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(self.values_F))):
-            part = _part(piece)
+            part = piece.part
             self.values_F[part] = result(index)
             self.anchor_F[part] = self.values_F[part]
 
@@ -188,8 +188,4 @@ class Outer:
 def _add(scale: float, difference: Difference, target_F: Tensor) -> None:
     """Adds scale times a difference, piece by piece."""
     for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(target_F))):
-        target_F[piece.start : piece.end].add_(difference.piece(index), alpha=scale)
-
-
-def _part(piece: Piece) -> slice:
-    return slice(piece.start, piece.end)
+        target_F[piece.part].add_(difference.piece(index), alpha=scale)

@@ -1,12 +1,12 @@
 """One origin's model, rows and outer steps, for the compute thread.
 
 The orders of `protocol/gasloc/orders.py` are carried out by these methods: `TakeLocalSteps` by `take_steps`, `Encode`
-by `propose` (whose offer is the content), sinks by `expect`, `Keep` by `difference`, which is written to a file, `Mix`
-by `Outer.mix` and `Correct` by `Outer.correct`, both with what was kept (`KeptDifference`), `Publish` by `content`,
-`Take` by `take`, `KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
+by `propose` (whose offer is the content), `Keep` by `difference`, which is written to a file, `Mix` by `Outer.mix` and
+`Correct` by `Outer.correct`, both with what was kept (`KeptDifference`), `Publish` by `content`, `Take` by `take`,
+`KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
 
-It is not thread-safe, with two exceptions: another thread may read an open offer, and write an arrival. Local steps and
-corrections may go on while an offer is open.
+It is not thread-safe, but another thread may read an open offer. Local steps and corrections may go on while an offer
+is open.
 """
 
 import math
@@ -63,31 +63,26 @@ class Trainer:
         """Ends the local part of the round. Returns the offer for the partners; its digest is computed. encoding: if it
         is not that of the settings."""
         offer = self.outer.propose(encoding)
-        offer.seal()
+        _ = offer.digest  # here, where that holds up nobody
         return offer
 
-    def expect(self, size: int, digest: bytes, *, buffer: Stored | None = None, is_last: bool = False) -> Arrival:
-        """A partner's parameters, to be received or in a buffer. is_last: they are those with which all end. Raises
-        PeerError if parameters of this run cannot have this size."""
-        values_F, offer = self.worker.flat.values_F, self.outer.offer
-        encoding = self.outer.settings.encoding if offer is None else offer.encoding.name
-        encoding = LAST_ENCODING if is_last else encoding
-        numbers, device, most = len(values_F), values_F.device, self.norm_max
-        return Arrival(numbers, encoding, size, digest, buffer=buffer, device=device, norm_max=most)
-
-    def difference(self, arrival: Arrival) -> FreshDifference:
-        """What a round needs of a partner, to be mixed or kept after a check."""
-        assert self.outer.offer is not None, "nothing was offered"
-        return FreshDifference(self.outer.offer, arrival)
+    def difference(self, payload: Stored, digest: bytes) -> FreshDifference:
+        """What a round needs of a partner, to be mixed or kept after a check. payload: its parameters, uint8, as they
+        were offered under this digest. Raises PeerError if parameters of this run cannot have this size."""
+        offer = self.outer.offer
+        assert offer is not None, "nothing was offered"
+        return FreshDifference(offer, self._arrival(payload, digest, offer.encoding.name))
 
     def content(self) -> Outgoing:
         """The present parameters, to be fetched as they are; its digest is computed. They must not change meanwhile."""
         offer = Outgoing(self.worker.flat.values_F, LAST_ENCODING)
-        offer.seal()
+        _ = offer.digest
         return offer
 
-    def take(self, result: Arrival) -> None:
-        """Our parameters become these. Raises PeerError, and changes nothing, if these are not the offered bytes."""
+    def take(self, payload: Stored, digest: bytes) -> None:
+        """Our parameters become these, with which all end. Raises PeerError, and changes nothing, if these are not the
+        offered bytes."""
+        result = self._arrival(payload, digest, LAST_ENCODING)
         result.check()
         self.outer.replace(result.told)
 
@@ -146,6 +141,10 @@ class Trainer:
         """How many packed sequences this host trains on, and how many there are for validation."""
         task = self.task
         return {"sequences of this host": len(task.train_ST), "validation sequences": len(task.validation_ST)}
+
+    def _arrival(self, payload: Stored, digest: bytes, encoding: EncodingName) -> Arrival:
+        values_F = self.worker.flat.values_F
+        return Arrival(len(values_F), encoding, payload, digest, device=values_F.device, norm_max=self.norm_max)
 
     def _facts(self) -> Facts:
         return {"base_digest": self.base.digest.hex()}

@@ -14,7 +14,7 @@ Shapes: F numbers of all parameters (flat.py).
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -100,7 +100,7 @@ class Worker:
         tokens = skipped = 0
         for index in range(count):
             batch = self._data.batch(self._origin, self.step)
-            losses[index] = self._measure(batch)
+            losses[index] = self.gradient(batch)
             tokens += self._data.objective.count(batch)
             norm = torch.linalg.vector_norm(self.flat.gradients_F)
             if torch.isfinite(norm):
@@ -111,18 +111,15 @@ class Worker:
         loss = float(losses.mean())
         return LocalSteps(self.step - count, count, loss, tokens, time.perf_counter() - begun, skipped)
 
-    def gradient(self, batch: Batch) -> float:
+    def gradient(self, batch: Batch) -> Tensor:
         """Fills `flat.gradients_F` with the gradient of a batch's mean loss, and returns that loss."""
-        return float(self._measure(batch))
-
-    def _measure(self, batch: Batch) -> Tensor:
         self.flat.gradients_F.zero_()
         device = self.flat.values_F.device
         objective = self._data.objective
         count = max(1, objective.count(batch))  # all of these rows may be questions
         total = torch.zeros((), dtype=torch.float64, device=device)
         with torch.enable_grad(), checkpointed(self._layers):
-            for piece in _pieces(batch, self.settings.micro_batch):
+            for piece in batch.parts(self.settings.micro_batch):
                 with self._precision(device):
                     score = objective.measure(self.causal, piece.to(device))
                 loss = score.minimised_sums.sum() / count
@@ -149,10 +146,3 @@ def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Opt
         if group.numel()
     ]
     return OPTIMISERS[settings.optimiser](groups, lr=settings.learning_rate, **{"fused": True, **settings.options})
-
-
-def _pieces(batch: Batch, micro_batch: int | None) -> Iterator[Batch]:
-    rows = len(batch.lengths_B)
-    size = micro_batch or rows
-    for start in range(0, rows, size):
-        yield batch.rows(torch.arange(start, min(start + size, rows))) if size < rows else batch

@@ -33,6 +33,13 @@ class Batch:
         picked = {name: tensor[index_N] for name, tensor in self._tensors()}
         return replace(self, **{name: one[:, :length] if one.dim() > 1 else one for name, one in picked.items()})
 
+    def parts(self, rows_max: int | None) -> Iterator[Self]:
+        """The batch, so many rows at a time; None: all."""
+        rows = len(self.lengths_B)
+        size = rows_max or rows
+        for start in range(0, rows, size):
+            yield self.rows(torch.arange(start, min(start + size, rows))) if size < rows else self
+
     def split(self, call_tokens: int) -> list[Self]:
         """Cuts the batch into pieces of similar length, so that the calls for them cost least: rows x longest +
         call_tokens each.

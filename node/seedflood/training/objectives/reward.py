@@ -228,11 +228,10 @@ class Reward:
         """A group at a time. model: stops this when it is stopped."""
         if base is None:
             return torch.zeros(texts.tokens_BT.shape, dtype=torch.float64)
-        losses, count = [], len(texts.lengths_B)
-        for start in range(0, count, self.writer.group):
+        losses = []
+        for piece in texts.parts(self.writer.group):
             model.check_going()
-            piece = texts.rows(torch.arange(start, min(start + self.writer.group, count))).to(base.device)
-            losses.append(measure_tokens(base, piece, temperature=self.writer.temperature)[0][0])
+            losses.append(measure_tokens(base, piece.to(base.device), temperature=self.writer.temperature)[0][0])
         return _placed(torch.cat(losses), texts)
 
     def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:

@@ -34,9 +34,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from seedflood.config import CARD_FILE
 from seedflood.training.adapting import CONFIG_FILE, PREFIX, WEIGHTS_FILE
-from seedflood.training.card import run_of
 from seedflood.training.folders import writing_folder
 from seedflood.training.seedflood.layers import LiveConv1D, LiveEmbedding, LiveLinear, LiveModule, LiveProduct, LiveSlot
 from seedflood.training.seedflood.replica import Replica
@@ -66,10 +64,9 @@ class Adapter:
     def write(self, folder: str | os.PathLike[str], card: str = "") -> Path:
         """Writes the two files and a model card. All or nothing; an earlier one of the same run is replaced.
         Raises ConfigError."""
-        with writing_folder(folder, CONFIG_FILE, run_of(card)) as beside:
+        with writing_folder(folder, CONFIG_FILE, card) as beside:
             (beside / CONFIG_FILE).write_text(json.dumps(self.config, indent=2) + "\n")
             save_file(self.tensors, beside / WEIGHTS_FILE, {"format": "pt"})
-            (beside / CARD_FILE).write_text(card)
         return Path(folder)
 
 

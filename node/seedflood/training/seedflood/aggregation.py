@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -52,32 +52,9 @@ KEPT_EPOCHS = 8
 """How many epochs have their updates in memory. In strict windows only a journal gives anything for older ones."""
 
 
-class Aggregation(Protocol):
-    """Computes the coefficients of epochs. unit: increments are coefficients times this."""
-
-    unit: float
-
-    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
-        ...
-
-    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        """The numbers of an epoch with these updates. held_E: without them, as they were returned last. past: what
-        the epochs before it leave."""
-        ...
-
-    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        """What `changed` would return, but nothing is changed."""
-        ...
-
-    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        """The numbers of an epoch when a sum (held_E) and these updates take the place of what it had."""
-        ...
-
-
 def make_aggregation(
     run: RunSettings, subspace: Subspace, telling: Telling, default_rate: float, folder: Path | None
-) -> Aggregation:
+) -> "Aggregation":
     """default_rate: the learning rate of a run that names none. folder: where old epochs are put aside."""
     settings = run.seedflood
     learning_rate = settings.learning_rate or default_rate
@@ -95,7 +72,7 @@ def make_aggregation(
 
 class PlainSum:
     """The sum of the updates: exact, and the same in any order. Each integer is multiplied with the factor of its step
-    (`schedule`)."""
+    (`schedule`). unit: increments are coefficients times this."""
 
     def __init__(self, reader: Reader, factor: Factor, unit: float) -> None:
         self.unit = unit
@@ -157,7 +134,7 @@ class _Steps:
 
 
 class Stepwise:
-    """Coefficients by steps, each by an optimiser or, without one, as it was told."""
+    """Coefficients by steps, each by an optimiser or, without one, as it was told. unit: see `PlainSum`."""
 
     def __init__(
         self,
@@ -193,11 +170,14 @@ class Stepwise:
         """The epochs for which nothing more can come, so that what they leave is known."""
 
     def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
         steps = self._steps(epoch, held_E, past)
         steps.told = _with(steps.told, updates)
         return held_E
 
     def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        """The numbers of an epoch with these updates. held_E: without them, as they were returned last. past: what the
+        epochs before it leave."""
         steps = self._steps(epoch, held_E, past)
         newest = max(steps.told, default=steps.settled_before - 1)
         steps.told = _with(steps.told, updates)
@@ -211,10 +191,12 @@ class Stepwise:
         return latest.numbers(len(held_E))
 
     def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        """What `changed` would return, but nothing is changed."""
         steps = self._steps(epoch, held_E, past)
         return self._go(steps.settled, epoch, _with(steps.told, updates)).numbers(len(held_E))
 
     def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        """The numbers of an epoch when a sum (held_E) and these updates take the place of what it had."""
         self._epochs.pop(epoch, None)
         self._places.pop(epoch, None)
         self._final.add(epoch)
@@ -311,6 +293,10 @@ class Stepwise:
             steps.settled = self._go(steps.settled, epoch, over) if steps.told else latest
         if steps.settled_before == (epoch + 1) * self._refresh_period:
             self._final.add(epoch)
+
+
+Aggregation = PlainSum | Stepwise
+"""Computes the coefficients of epochs."""
 
 
 def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _Heard]:

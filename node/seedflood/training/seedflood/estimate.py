@@ -48,12 +48,6 @@ class Measurement:
     is_finite: bool
     is_clipped: bool
 
-    @property
-    def alpha(self) -> float:
-        """The slope that a probe tells, as a number."""
-        assert isinstance(self.told, tuple), "a gradient has no scalar"
-        return self.told[1] * 2.0**-SCALAR_UNIT_BITS
-
 
 def to_fixed_point(alpha: float, limit: int = SCALAR_MAX) -> tuple[int, bool]:
     """(alpha in units of 2^-20, rounded half to even and clipped to +-limit; whether it was clipped). 0 if alpha is not

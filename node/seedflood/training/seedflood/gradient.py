@@ -10,8 +10,9 @@ differ in them.
 Shapes: F increments (subspace.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -55,8 +56,9 @@ def gradient(
     a_PF = a_F.detach().clone().unsqueeze(0).requires_grad_()
     loss_sum, count = torch.zeros((), dtype=torch.float64), 0
     with torch.enable_grad(), checkpointed(layers):
-        for piece in _pieces(batch, device, micro_batch):
-            rows = piece.to(device)
+        pieces = batch.split(CPU_CALL_TOKENS) if device.type == "cpu" else [batch]
+        for part in chain.from_iterable(piece.parts(micro_batch) for piece in pieces):
+            rows = part.to(device)
             rows_count, length = rows.tokens_BT.shape
             with live.probing(Probe(a_PF, rows_count, length, rows.answer_positions())):
                 score = objective.measure(model, rows)
@@ -66,12 +68,3 @@ def gradient(
             count += int(score.count_P[0])
     assert a_PF.grad is not None
     return Gradient(a_PF.grad[0].to("cpu", torch.float32) / count, float(loss_sum) / count)
-
-
-def _pieces(batch: Batch, device: torch.device, micro_batch: int | None) -> Iterator[Batch]:
-    """The batch in parts of at most micro_batch rows; on a CPU, of similar length."""
-    for piece in batch.split(CPU_CALL_TOKENS) if device.type == "cpu" else [batch]:
-        rows = len(piece.lengths_B)
-        size = micro_batch or rows
-        for start in range(0, rows, size):
-            yield piece.rows(torch.arange(start, min(start + size, rows))) if size < rows else piece
