@@ -48,4 +48,4 @@ class Console:
 async def _look_often(hub: TelemetryHub) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        hub.look()
+        asyncio.get_running_loop().call_soon(hub.look)  # a fault in it is logged, and the next look comes
