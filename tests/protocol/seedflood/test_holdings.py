@@ -170,7 +170,7 @@ def test_a_running_node_does_not_take_a_sum_of_an_epoch_that_is_not_over_for_it(
     """The critical fault: one sum with all steps of everybody, and the victim never spoke again."""
     node = linked(B, clients=2, refresh_period=PERIOD)
     publish(node)
-    hear(node, B, FrontierDigest(b"x" * 32))
+    hear(node, B, FrontierDigest(b"x" * 32, before=1))
     assert node.frontier == Frontier([A.held(1)])
     out = hear_sums(node, B, epoch(0, A.held(4), B.held(4), total=1), signers=[B])
     assert (out.adopt, node.frontier) == ([], Frontier([A.held(1)]))
