@@ -111,8 +111,8 @@ BOUNDS: dict[str, Bound] = {
     "Voting._waiting": _epochs,
     "Voting.misvoting": origins,
     "Window.waiting": origins,
-    "_Queue.updates": at_once,
     "WantedSums.wanted": fixed(SUMS_MAX),
+    "_Queue.updates": at_once,
 }
 """By the class of the part and the field. [] stands for each container inside a table."""
 

@@ -89,7 +89,7 @@ class Host:
             if self.certificates.is_news(vote):
                 assert self.certificates.take(vote), "an honest host votes twice"
         self.certificates.review()
-        for closed in self.closings.agreed(lambda _: True):
+        for closed in self.closings.agreed(lambda *_: True):
             self.sum = closed
 
     def pull(self, donor):

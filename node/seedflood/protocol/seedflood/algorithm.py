@@ -90,9 +90,8 @@ class SeedFlood(Algorithm):
         )
         self.ends = self.exchange.ends
         self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
-        self._relaying = (
-            Relaying(rules, self.holdings, self.exchange, self.ending, presence.membership) if is_relay else None
-        )
+        members = presence.membership
+        self._relaying = Relaying(self.holdings, self.exchange, self.ending, members) if is_relay else None
         self.windows = OpenWindows(rules, presence.membership, frontier, presence.liveness, presence.bound_seconds)
         self._blockers = Blockers(rules, self.life, self.exchange, presence, self.windows, self.ending, frontier)
         self._standstill = Standstill()

@@ -224,11 +224,11 @@ class Certificates:
     def believed(self, epoch: int) -> EpochDigest | None:
         """The sum of an epoch that has a certificate, or would be believed if somebody gave it to us: who heard the
         votes in another order than we may have found a certificate."""
+        if (certified := self.of(epoch)) is not None:
+            return certified
         sides = Counter(vote.digests for vote in self._votes.get(epoch, {}).values())
-        most = self._certified.get(epoch) or max(sides, key=lambda digests: (sides[digests], digests), default=None)
-        if most is None or epoch in self._certified:
-            return most
-        return most if self.suffices(epoch, self.undoubted(epoch, most)) else None
+        most = max(sides, key=lambda digests: (sides[digests], digests), default=None)
+        return most if most is not None and self.suffices(epoch, self.undoubted(epoch, most)) else None
 
     def votes_wanted(self) -> int:
         """How many votes a majority is now."""

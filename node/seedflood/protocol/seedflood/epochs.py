@@ -127,10 +127,14 @@ class Closings:
 
     def summed_elsewhere(self, step: int, *, is_relay: bool) -> list[int]:
         """The epochs that are over at `step` and bundles here, and of which enough hosts have voted for a sum that
-        cannot be made here: other steps are held, or, on a relay, any. Only the earliest EPOCHS_TOLD_MAX are looked
-        at."""
+        cannot be made here: other steps are held, its votes are forgotten, or this is a relay. Only the earliest
+        EPOCHS_TOLD_MAX are looked at."""
         sums = ((epoch, self._certificates.believed(epoch)) for epoch in self.overdue(step)[:EPOCHS_TOLD_MAX])
-        return [epoch for epoch, one in sums if one and (is_relay or self._held[epoch].digest() != one.frontier_digest)]
+        return [epoch for epoch, one in sums if one is not None and (is_relay or not self._may_make(epoch, one))]
+
+    def _may_make(self, epoch: int, digests: EpochDigest) -> bool:
+        is_same = self._held[epoch].digest() == digests.frontier_digest
+        return is_same and bool(self._certificates.votes_for(epoch, digests))
 
     def due(
         self, step: int, is_all_held: Callable[[int], bool], is_held_of_reached: Callable[[int], bool]
@@ -188,16 +192,15 @@ class Closings:
         """Of our sum of an epoch that is not compacted yet."""
         return self._digests.get(epoch)
 
-    def agreed(self, may_replace: Callable[[int], bool]) -> list[ClosedEpoch]:
+    def agreed(self, may_replace: Callable[[int, EpochDigest], bool]) -> list[ClosedEpoch]:
         """The sums that may replace their bundles now, each returned once, with its certificate. may_replace: may that
         of this epoch, which has a certificate?"""
-        certificates = self._certificates
-        found = [epoch for epoch in sorted(self._sums) if certificates.of(epoch) == self._digests[epoch]]
-        found = [epoch for epoch in found if may_replace(epoch)]
+        certificates, digests = self._certificates, self._digests
+        certified = [epoch for epoch in sorted(self._sums) if certificates.of(epoch) == digests[epoch]]
         settled = []
-        for epoch in found:
-            votes = certificates.certificate(epoch, self._digests[epoch])
-            if not votes:  # forgotten: nobody would take the sum from us, and bundles they could not have any more
+        for epoch in certified:
+            votes = certificates.certificate(epoch, digests[epoch])
+            if not votes or not may_replace(epoch, digests[epoch]):  # without votes nobody would take the sum from us
                 continue
             settled.append(replace(self._sums[epoch], certificate=votes))
             self.restore(settled[-1])

@@ -20,7 +20,6 @@ from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.membership import Membership
 
@@ -31,11 +30,8 @@ SETTLE_BUNDLES = 1024
 class Relaying:
     """is_over: everyone has ended the run."""
 
-    def __init__(
-        self, rules: Rules, holdings: Holdings, exchange: Exchange, ending: Ending, membership: Membership
-    ) -> None:
+    def __init__(self, holdings: Holdings, exchange: Exchange, ending: Ending, membership: Membership) -> None:
         self.is_over = False
-        self._rules = rules
         self._holdings = holdings
         self._exchange = exchange
         self._ending = ending

@@ -19,10 +19,8 @@ from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
+from seedflood.protocol.seedflood.voting import ASK_SECONDS_MAX, ASK_SECONDS_MIN
 from seedflood.protocol.swarm.outputs import Outbox
-
-ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0
-"""Between two pulls; twice as long each time: a neighbour that has not compacted the epoch sends bundles again."""
 
 SUMS_MAX = 16
 """How many epochs are pulled again at once."""
@@ -40,7 +38,8 @@ class WantedSums:
         self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
 
     def ask(self, step: int, linked: Collection[OriginId], outbox: Outbox[Outputs], now: float) -> None:
-        """Once per comparison period. step: a sum is taken only of what is over for who begins a round there."""
+        """Once per comparison period; pulls twice as far apart each time. step: a sum is taken only of what is over for
+        who begins a round there."""
         wanted = self._holdings.closings.summed_elsewhere(step, is_relay=self._is_relay)[:SUMS_MAX]
         if wanted[:1] != self.wanted[:1]:
             self._pause = ASK_SECONDS_MIN

@@ -146,20 +146,20 @@ class Voting:
             self._count()
         elif not self._disputed:
             return []
-        agreed = self._closings.agreed(lambda epoch: self._may_replace(epoch, now))
+        agreed = self._closings.agreed(lambda epoch, digests: self._may_replace(epoch, digests, now))
         self._disputed = {
             one: since for one, since in self._disputed.items() if self._closings.digests(one) is not None
         }
         return agreed
 
-    def _may_replace(self, epoch: int, now: float) -> bool:
+    def _may_replace(self, epoch: int, digests: EpochDigest, now: float) -> bool:
         """May our sum of an epoch, which has a certificate, take the place of its bundles?"""
-        digests = self._closings.digests(epoch)
-        against = self._certificates.against(epoch, digests) if digests is not None else []
-        is_new = epoch not in self._disputed
-        if is_new and epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
-            return True
-        return now >= self._disputed.setdefault(epoch, now) + DISPUTE_SECONDS
+        if epoch not in self._disputed:
+            against = self._certificates.against(epoch, digests)
+            if epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
+                return True
+            self._disputed[epoch] = now
+        return now >= self._disputed[epoch] + DISPUTE_SECONDS
 
     @property
     def _roster_serial(self) -> int:

@@ -20,7 +20,6 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy
@@ -41,7 +40,8 @@ class Stored(Protocol):
 
 
 class Outgoing:
-    """Flat parameters, encoded for partners. digest: 32 bytes over encoding and payload; it names the offer.
+    """Flat parameters, encoded for partners. digest: 32 bytes over encoding and payload; it names the offer. To make
+    one encodes the whole payload once, so it is made where this holds up nobody.
 
     phi_F: the numbers, which must not change. residual_F: the error of earlier offers; None if the encoding is exact.
     """
@@ -55,14 +55,10 @@ class Outgoing:
         self._residual_F = None if self.encoding.is_exact else residual_F
         self._starts = [piece.first_byte for piece in self.pieces]
         self._made: tuple[int, Tensor] | None = None
-
-    @cached_property
-    def digest(self) -> bytes:
-        """The first time it encodes the whole payload once: ask for it where this holds up nobody."""
         hasher = begin_digest(self.encoding, self.numbers)
         for index in range(len(self.pieces)):
             hasher.update(_bytes(self._encoded(index)))
-        return hasher.digest()
+        self.digest = hasher.digest()
 
     def read(self, offset: int, count: int) -> memoryview | bytes:
         """Up to `count` bytes from `offset` on. Within a piece in host memory they are not copied."""

@@ -62,9 +62,7 @@ class Trainer:
     def propose(self, encoding: EncodingName | None = None) -> Outgoing:
         """Ends the local part of the round. Returns the offer for the partners; its digest is computed. encoding: if it
         is not that of the settings."""
-        offer = self.outer.propose(encoding)
-        _ = offer.digest  # here, where that holds up nobody
-        return offer
+        return self.outer.propose(encoding)
 
     def difference(self, payload: Stored, digest: bytes) -> FreshDifference:
         """What a round needs of a partner, to be mixed or kept after a check. payload: its parameters, uint8, as they
@@ -75,9 +73,7 @@ class Trainer:
 
     def content(self) -> Outgoing:
         """The present parameters, to be fetched as they are; its digest is computed. They must not change meanwhile."""
-        offer = Outgoing(self.worker.flat.values_F, LAST_ENCODING)
-        _ = offer.digest
-        return offer
+        return Outgoing(self.worker.flat.values_F, LAST_ENCODING)
 
     def take(self, payload: Stored, digest: bytes) -> None:
         """Our parameters become these, with which all end. Raises PeerError, and changes nothing, if these are not the
