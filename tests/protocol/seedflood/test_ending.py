@@ -17,9 +17,11 @@ from nodes import (
 )
 from origins import A, B, C, replica
 
+from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import Equivocation, FrontierDigest
 from seedflood.protocol.seedflood.outputs import CutOff, Rebuild, Remade
 from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.seedflood.statement import Stated, pack
 from seedflood.protocol.swarm.messages import Members
 
 FULL = (A.held(1), B.held(1))
@@ -150,6 +152,25 @@ def test_every_neighbour_must_agree():
     hear(node, C, complete(node, *full))
     assert not agree(node, B).is_finished
     assert hear(node, C, replica(*full)).is_finished
+
+
+RELAY = pack(Stated(is_relay=True))
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_of_a_relay_that_is_linked_with_nobody_else_no_digest_is_wanted(is_leaf):
+    """It would have to be somebody's whom it has heard."""
+    node = linked(B, clients=2, steps=1)
+    neighbours = [A] if is_leaf else [A, B]
+    node.connected(C.id, C.hello(first_step=STEP_MAX, last_step=None, neighbours=neighbours, algorithm=RELAY), 0.0)
+    node.collect()
+    hear(node, B, B.updates(0))
+    publish(node)
+    agree(node, B)
+    hear(node, B, complete(node, *FULL), 1.0)
+    assert node.phase is Phase.FINISHING
+    hear(node, C, complete(node, *FULL), 2.0)
+    assert (node.phase is Phase.FINISHED) is is_leaf
 
 
 def test_a_neighbour_that_is_complete_with_something_else_does_not_agree():
