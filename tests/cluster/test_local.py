@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from seedflood.cluster import display, local
+from seedflood.cluster import plan as planning
 from seedflood.cluster.display import LoggedNode, Picture
 from seedflood.cluster.plan import ClusterPlan, write_settings
 from seedflood.cluster.processes import start_nodes
@@ -38,7 +39,7 @@ def plan():
 @pytest.fixture
 def cluster(plan, tmp_path):
     return local._Cluster(
-        [LoggedNode(one.name, one, steps, False) for one, steps in write_settings(plan, tmp_path).items()]
+        [LoggedNode(one.name, one, steps, False) for one, steps in write_settings(plan, tmp_path).items()], plan.clients
     )
 
 
@@ -73,6 +74,14 @@ def test_the_last_nodes_relay_and_nobody_waits_for_them(relayed, tmp_path):
 def test_relays_alone_train_nothing(relayed, tmp_path):
     with pytest.raises(ConfigError, match="5 relays of 5 nodes leave none that trains; start more nodes"):
         write_settings(replace(relayed, relays=5), tmp_path)
+
+
+def test_a_relay_that_hears_of_no_host_is_ended_and_named(relayed, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "STOP_SECONDS", 1.0)
+    monkeypatch.setattr(planning, "make_topology", lambda *_, **__: [(0, 1)])
+    alone = replace(relayed, nodes=3, relays=1, steps=4, task="embedded", data=None)
+    with pytest.raises(SeedfloodError, match=r"relay-3: no result; was the run too short for it\? \(log: .*relay-3"):
+        local.run_cluster(alone, tmp_path / "home")
 
 
 @pytest.mark.parametrize("digest", ["aa", "bb"])

@@ -1,6 +1,7 @@
 """Relays as processes, without a single package of the extra `train`: two hosts that can only dial reach each other
 through them, on one machine and behind NAT."""
 
+import json
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import recipe
+from forks import run_command
 from ledgers import check_replays, finish
 from networks import BLOCK, OVERLAY_MTU, PORT, Network
 from processes import RUN, Host, Hosts
@@ -106,6 +108,14 @@ def test_a_relay_needs_nothing_that_training_needs_and_ends_with_the_hosts(hosts
     assert mebibytes(relay) < MEBIBYTES_MAX
     swarm.end(relay)
     assert not relay.has_said("waiting")
+
+
+def test_a_relay_hears_of_the_end_of_all_hosts_through_the_one_that_it_is_linked_with():
+    """The last words of the first of five hosts in a row have four links to go, and each of those hosts ends, too."""
+    told = run_command("local", "--nodes", 6, "--relays", 1, "--topology", "path", "--steps", 4, "--json")
+    assert told.returncode == 0, told.stderr
+    run = json.loads(told.stdout)
+    assert [relay["digest"] for relay in run["relays"]] == [run["digest"]]
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def local(
     from seedflood.cluster.local import run_cluster
     from seedflood.cluster.plan import ClusterPlan
 
-    flags = with_guess(parse_overrides(overrides), task, data, max(1, nodes - relays))
+    flags = with_guess(parse_overrides(overrides), task, data, nodes - relays)
     if estimate is not None:
         flags = merge({"run": {"seedflood": {"estimate": estimate}}}, flags)
     if steps is None:

@@ -17,6 +17,7 @@ from seedflood.cluster.processes import STDOUT_FILE, NodeProcess, start_nodes
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 
 STOP_SECONDS = 15.0
+"""How long a process may take to end once it is told to, and a relay to hear that all hosts have ended."""
 
 
 class StoppedError(SeedfloodError):
@@ -38,7 +39,7 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     try:
         for node, steps in write_settings(plan, home).items():
             hosts.append(LoggedNode(node.name, node, steps, is_first=not hosts))
-        result = asyncio.run(_Cluster(hosts).run())
+        result = asyncio.run(_Cluster(hosts, plan.clients).run())
     except ConfigError as error:
         if any(host.has_trained for host in hosts):
             raise type(error)(f"{error} What the nodes have learned is kept in {home}.") from None
@@ -54,8 +55,10 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
 class _Cluster:
     """The processes of a plan, started together and ended together."""
 
-    def __init__(self, hosts: list[LoggedNode]) -> None:
+    def __init__(self, hosts: list[LoggedNode], clients: int) -> None:
+        """clients: how many train; the others, behind them, only relay."""
         self.hosts = hosts
+        self._clients = clients
         self._console = Console(stderr=True)
         self._picture = Picture(hosts, self._console)
         self._began = time.monotonic()
@@ -106,6 +109,8 @@ class _Cluster:
         host.results = [json.loads(line) for line in results.splitlines() if line.strip()]
         if host.results:
             host.phase = "done"
+        if all(one.phase == "done" for one in self.hosts[: self._clients]):
+            asyncio.get_running_loop().call_later(STOP_SECONDS, self._stop_relays)
 
     async def _read_log(self, host: LoggedNode, stream: asyncio.StreamReader) -> None:
         with (host.folder / "log.jsonl").open("ab") as log:
@@ -123,6 +128,12 @@ class _Cluster:
                     elif host.is_first and _is_of_score(facts):
                         self._console.print(facts["event"], highlight=False, markup=False, soft_wrap=True)
 
+    def _stop_relays(self) -> None:
+        """Ends those that wait for hosts though all have ended: these came up when the run was over, as a short one may
+        be."""
+        for process in self._processes[self._clients :]:
+            process.send(signal.SIGTERM)
+
     async def _stop(self) -> None:
         """Ends the processes that still run: first gently, then by force."""
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -132,8 +143,11 @@ class _Cluster:
 
     def _result(self) -> dict[str, Any]:
         runs = len(self.hosts[0].steps_of_runs)
-        if any(len(host.results) < runs for host in self.hosts):
-            raise SeedfloodError("a node ended without a result; see the logs.")
+        if behind := [host for host in self.hosts if len(host.results) < runs]:
+            names = ", ".join(host.name for host in behind)
+            raise SeedfloodError(
+                f"{names}: no result; was the run too short for it? (log: {behind[0].folder}/log.jsonl)"
+            )
         curves = [[point for point in self.hosts[0].evaluations if point["run"] == k] for k in range(runs)]
         *earlier, last = (_describe_run([host.results[k] for host in self.hosts], curves[k]) for k in range(runs))
         errors = {host.name: host.last_words for host in self.hosts if host.last_words}

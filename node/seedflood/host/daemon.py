@@ -47,6 +47,9 @@ from seedflood.transport.owner import LinkSettings, Owner
 DRAIN_SECONDS = 5.0
 """How long a draining node waits for queued frames and goodbyes to reach the neighbours."""
 
+PASSING_SECONDS = 1.0
+"""How long a host stays to tell relays that all hosts have ended: messages are gathered for a quarter second."""
+
 COMPUTE_SECONDS = 10.0
 """How long a closing daemon waits for the running compute job."""
 
@@ -91,6 +94,8 @@ class Daemon(Owner):
         self._timer: asyncio.TimerHandle | None = None
         self._dialled: set[str] = set()
         self._mismatches: set[str] = set()
+        self._stay_until: float | None = None
+        """When we end, at the latest, after our result was told, if relays take part."""
         self._was_linked = False
         self._was_ready = self._is_removed = False
         self.is_compute_idle = True
@@ -280,7 +285,21 @@ class Daemon(Owner):
             self._look_at_handover()
         elif node.then == SERVE:
             self.hub.tell("the run is over; serving nodes that join late until stopped")
+        elif any(member.is_relay for member in self.status_source.view().members):
+            self._stay_until = self.loop.time() + node.patience_seconds
+            self.hub.tell("the run is over; staying until all hosts have ended it, so that every relay hears of that")
         else:
+            self._end()
+
+    def _look_at_farewell(self) -> None:
+        """Ends the daemon when all hosts have ended and it has passed that on, or when its patience is over. A relay
+        ends when all hosts have, and only hosts may link it with those that it has no link with."""
+        if self._stay_until is None:
+            return
+        now = self.loop.time()
+        if not self.node.unended():
+            self._stay_until = min(self._stay_until, now + PASSING_SECONDS)
+        if now >= self._stay_until:
             self._end()
 
     def _look_at_handover(self) -> None:
@@ -360,6 +379,7 @@ class Daemon(Owner):
             self._tell_ready()
             self.hub.reached(self.node.step)
             self._look_at_handover()
+            self._look_at_farewell()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

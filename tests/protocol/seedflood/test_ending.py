@@ -15,7 +15,7 @@ from nodes import (
     tick,
     waiting_for,
 )
-from origins import A, B, C, replica
+from origins import A, B, C, D, replica
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import Equivocation, FrontierDigest
@@ -157,20 +157,21 @@ def test_every_neighbour_must_agree():
 RELAY = pack(Stated(is_relay=True))
 
 
-@pytest.mark.parametrize("is_leaf", [True, False])
-def test_of_a_relay_that_is_linked_with_nobody_else_no_digest_is_wanted(is_leaf):
-    """It would have to be somebody's whom it has heard."""
+@pytest.mark.parametrize(("beyond", "is_ended"), [([A], True), ([A, D], True), ([A, B], False)])
+def test_of_a_relay_that_is_linked_with_no_other_host_no_digest_is_wanted(beyond, is_ended):
+    """It would have to be somebody's whom it has heard. D is a relay, too."""
     node = linked(B, clients=2, steps=1)
-    neighbours = [A] if is_leaf else [A, B]
-    node.connected(C.id, C.hello(first_step=STEP_MAX, last_step=None, neighbours=neighbours, algorithm=RELAY), 0.0)
+    spoken = {"first_step": STEP_MAX, "last_step": None, "algorithm": RELAY}
+    node.connected(C.id, C.hello(neighbours=beyond, **spoken), 0.0)
     node.collect()
+    hear(node, C, Members((D.member(neighbours=[C], **spoken), B.member(version=1, neighbours=[A, C]))))
     hear(node, B, B.updates(0))
     publish(node)
     agree(node, B)
     hear(node, B, complete(node, *FULL), 1.0)
     assert node.phase is Phase.FINISHING
     hear(node, C, complete(node, *FULL), 2.0)
-    assert (node.phase is Phase.FINISHED) is is_leaf
+    assert (node.phase is Phase.FINISHED) is is_ended
 
 
 def test_a_neighbour_that_is_complete_with_something_else_does_not_agree():

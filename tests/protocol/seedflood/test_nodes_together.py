@@ -25,7 +25,16 @@ from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest, Update, Updates, Votes
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
-from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Pulled, SumEpoch, TakeDigest
+from seedflood.protocol.seedflood.outputs import (
+    ClosedWindow,
+    Measure,
+    Measured,
+    Pulled,
+    Rebuild,
+    Remade,
+    SumEpoch,
+    TakeDigest,
+)
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Hello, Members
 from seedflood.protocol.swarm.rules import Patience
@@ -126,6 +135,8 @@ class NodesTogether(RuleBasedStateMachine):
         others = [(closed, host.disk.adopt(closed)) for closed in out.adopt]
         host.disk.append(out.bundles, durable=out.is_durable)
         host.members |= {(member.origin, member.has_spoken): member for member in out.members}  # as the journal does
+        if any(member.origin == host.origin.id and member.last_step == -1 for member in out.members):
+            host.began = STEP_MAX  # it came back too late for the last round, so it owes none
         for peer, message in out.send:
             self.check_said(host, message)
             self.put(host, peer, message)
@@ -155,6 +166,8 @@ class NodesTogether(RuleBasedStateMachine):
                 closed = ClosedEpoch(epoch, frontier, pack_sum(self.add_up(host, epoch)))
                 assert {(u.origin, u.step) for u in self.covered(closed)} == set(self.applied_in(host, epoch))
                 host.answers.append(closed)
+            case Rebuild() if self.rules.window == "strict" and self.has_anyone_left:
+                host.answers.append(Remade(False))  # who comes back too late puts a step beside a sum
             case _:
                 raise AssertionError("no replica is ever wrong here")
 

@@ -100,9 +100,10 @@ class Ending:
         away = self._membership.neighbours(self._origin).difference(linked)
         return {one for one in away if not self._is_relay(one)}
 
-    def _knows_us_alone(self, peer: OriginId) -> bool:
-        """Is a neighbour a relay that is linked with nobody else?"""
-        return self._is_relay(peer) and self._membership.neighbours(peer) <= {self._origin}
+    def _has_only_ours(self, peer: OriginId) -> bool:
+        """Is a neighbour a relay that has the word of no host but through us?"""
+        edges = (edge for edge in stated_edges(self._membership.all()) if self._origin not in edge)
+        return all(self._is_relay(one) for one in distances(edges, peer))
 
     def _is_relay(self, origin: OriginId) -> bool:
         return (member := self._membership.get(origin)) is not None and stated(member).is_relay
@@ -127,7 +128,7 @@ class Ending:
     ) -> bool:
         """May the run end here? As long as its patience lasts, a node waits until its neighbours hold the same with
         equal digests, none of them is away, and no doubt about its own replica is open. A relay has no digest but what
-        others tell it, so of one that has no other neighbour left none is wanted. If the run ends early, relays learn
+        hosts tell it, so of one that is linked with no other host none is wanted. If the run ends early, relays learn
         that from those who have ended, and are not waited for.
 
         After that it ends without them. But in strict windows it still needs all updates of those who joined, and in
@@ -140,7 +141,7 @@ class Ending:
         asked = {one for one in linked if self.steps == self._rules.steps or not self._is_relay(one)}
         is_sure = watch.is_current and not watch.is_doubted
         is_held = all(donors.agrees(peer, self._frontier) for peer in asked)
-        is_agreed = is_held and all(watch.is_equal_at(peer, digest) or self._knows_us_alone(peer) for peer in asked)
+        is_agreed = is_held and all(watch.is_equal_at(peer, digest) or self._has_only_ours(peer) for peer in asked)
         return is_sure and is_agreed and not self.away(linked) and self.holds_everything()
 
 
