@@ -120,6 +120,12 @@ def test_who_returns_with_a_step_that_came_too_late_for_the_votes_takes_the_sum_
     assert result.is_good, (result.violations, result.stuck)
 
 
+def test_who_returns_takes_the_sum_of_the_last_round_that_it_waits_for_in_place_of_bundles_that_nobody_has_any_more():
+    """Of the round before the one that it measured at once, which it has not applied yet: rounds overlap by one."""
+    result = runs.simulate(runs.Plan(clients=6, topology="bridge", seed=201, window="strict", closed=True))
+    assert result.is_good, (result.violations, result.stuck)
+
+
 @pytest.mark.parametrize(("topology", "seed"), [("grid", 67), ("grid", 25), ("bridge", 11), ("random-regular", 61)])
 def test_who_was_away_when_the_others_went_on_without_a_removed_host_can_join(topology, seed):
     """It holds the bundles of the epoch whose certificate shows the first roster to be over, and not that one."""

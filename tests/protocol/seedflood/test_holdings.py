@@ -177,6 +177,20 @@ def test_a_running_node_does_not_take_a_sum_of_an_epoch_that_is_not_over_for_it(
     assert measure_of(hear(node, B, B.updates(0))) == Measure(1, 1)
 
 
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_who_has_measured_takes_a_sum_of_the_rounds_that_its_next_one_begins_with(is_measured):
+    """With rounds that overlap by one: perhaps nobody has the bundles of the round before any more."""
+    node = linked(B, clients=3, refresh_period=1, delay=1)
+    hear(node, B, Members((C.member(),)))
+    publish(node)
+    if is_measured:
+        publish(node)
+    hear(node, B, FrontierDigest(b"x" * 32, before=1))
+    out = hear_sums(node, B, epoch(0, A.held(1), B.held(1), C.held(1)), signers=[B, C])
+    assert [closed.epoch for closed in out.adopt] == [0] * is_measured
+    assert measure_of(out) == (Measure(2, 1) if is_measured else None)
+
+
 # Starting from a journal
 
 

@@ -226,7 +226,9 @@ class Exchange:
         is_asked_for = self.inquiry.is_asked_for(peer, closed.epoch) or closed.epoch in self.sums.wanted
         if not self.donors.is_pulling(peer) or (is_held and not is_asked_for):
             return
-        before = applied_before(self._presence.algorithm.step, self._rules)
+        step = self._presence.algorithm.step  # once it is measured, what the next round begins with may come
+        following = step + self._rules.local_steps if self._life.phase is Phase.COLLECTING else step
+        before = applied_before(following, self._rules)
         is_over = self.is_joining or (closed.epoch + 1) * self._rules.refresh_period <= before
         certified = self.voting.certified(closed)
         if certified is None or not is_over:
