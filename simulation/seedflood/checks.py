@@ -113,12 +113,13 @@ def _is_told(host: SeedfloodHost, origin: OriginId, first: int, last: int) -> bo
 
 def _find_gone(hosts: Sequence[SeedfloodHost]) -> set[tuple[OriginId, int]]:
     """The steps that were only on the disk of a process that ended because a newer one had its key, and that no host
-    holds. If its newer process has told another update of such a step, that one is not gone."""
+    has applied: perhaps the newer process says that it skips them. If it has told another update of such a step, that
+    one is not gone."""
     steps, chronicle = set[tuple[OriginId, int]](), hosts[0].chronicle
     for bundle in chronicle.gone:
         if chronicle.bundles.get((bundle.origin, bundle.step), bundle) == bundle:
             steps |= _steps(bundle.origin, bundle.first_covered, bundle.last)
-    return {name for name in steps if not any(host.node.frontier.holds(*name) for host in hosts)}
+    return {name for name in steps if not any(name in host.ledger.applied for host in hosts)}
 
 
 def _steps(origin: OriginId, first: int, last: int) -> set[tuple[OriginId, int]]:

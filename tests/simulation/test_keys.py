@@ -7,6 +7,7 @@ from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.phase import Phase
 from simulation.network import Weather
 from simulation.seedflood.checks import find_mistakes, find_violations
+from simulation.seedflood.runs import Plan, simulate
 
 WINDOWS = ["strict", "bounded", "none"]
 
@@ -112,6 +113,12 @@ def test_what_only_the_older_has_when_it_ends_is_gone_and_every_host_tells_that_
     for host in world.honest:
         ends = [event for event in host.events if event.name == "the run ends without some updates"]
         assert [event.facts | told for event in ends] == [event.facts for event in ends] != []
+
+
+def test_in_strict_windows_the_newer_skips_what_only_the_older_had():
+    """It knows from a statement that these steps were said, and nobody can tell it what."""
+    result = simulate(Plan(clients=6, topology="grid", seed=280, window="strict", closed=True))
+    assert result.is_good, (result.violations, result.stuck)
 
 
 def test_the_judges_see_a_hole_of_which_another_disk_has_the_step(bereft, monkeypatch):
