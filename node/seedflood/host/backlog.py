@@ -93,7 +93,7 @@ class Backlog:
 
     def is_early(self, member: Member) -> bool:
         """Is it our own statement, and not on the disk yet?"""
-        return member.origin == self._origin and member in self.members.values()
+        return member.origin == self._origin and self.members.get((member.origin, member.has_spoken)) == member
 
     def release(self) -> list[tuple[OriginId, Message]]:
         """Called when there is space again and everything is written. Returns the withheld messages, to be sent."""

@@ -41,6 +41,7 @@ class Held:
 
 
 _first, _last = itemgetter(0), itemgetter(1)
+_HELD, _RANGE = struct.Struct(">QQI"), struct.Struct(">QQ")
 
 
 def is_tellable(held: Sequence[Held]) -> bool:
@@ -237,12 +238,13 @@ class Frontier:
     def _hash(self, before: int) -> bytes:
         parts, marks = [b"seedflood frontier 1\0"], self._marks
         for origin in sorted(marks.keys() | self._beyond.keys()):
-            ranges = self._beyond.get(origin, ())
-            spans = [(first, min(last, before - 1)) for first, last in ranges if first < before]
             mark = min(marks.get(origin, 0), before)
+            spans: Sequence[tuple[int, int]] = ()
+            if (ranges := self._beyond.get(origin)) is not None:  # of few origins
+                spans = [(first, min(last, before - 1)) for first, last in ranges if first < before]
             if mark or spans:
-                parts.append(struct.pack(">QQI", origin, mark, len(spans)))
-                parts += [struct.pack(">QQ", *span) for span in spans]
+                parts.append(_HELD.pack(origin, mark, len(spans)))
+                parts += [_RANGE.pack(*span) for span in spans]
         return hashlib.sha256(b"".join(parts)).digest()
 
 

@@ -170,7 +170,8 @@ class Certificates:
     def against(self, epoch: int, digests: EpochDigest) -> list[OriginId]:
         """Who has voted for another sum of the same steps."""
         votes = self._votes.get(epoch, {}).values()
-        return [one.origin for one in votes if one.digests[0] == digests[0] and one.digests[1] != digests[1]]
+        others = [one for one in votes if one.digests != digests]
+        return [one.origin for one in others if one.digests.frontier_digest == digests.frontier_digest]
 
     def note(self, epoch: int, digests: EpochDigest, votes: Iterable[Vote]) -> None:
         """This epoch has a certificate, these votes, which were checked: it was found here, or came with a sum."""
@@ -259,8 +260,7 @@ class Certificates:
 
     def _find(self, epoch: int) -> EpochDigest | None:
         """What enough votes say. Of many hosts most look-ups end with the one for whom the last one waited."""
-        last = self._membership.get(self._lagging.get(epoch, self._origin))
-        if last is not None and last.origin not in self._votes[epoch] and self._is_awaited(last, epoch):
+        if not self.is_by_majority and self._is_any_lagging(epoch):
             return None
         votes = {origin: vote for origin, vote in self._votes[epoch].items() if origin not in self.doubles}
         sides: dict[EpochDigest, set[OriginId]] = {}
@@ -272,6 +272,17 @@ class Certificates:
         if self.is_by_majority:
             return largest if self._majority(epoch, [votes[one] for one in sides[largest]]) else None
         return largest if self._is_unanimous(epoch, votes, len(sides[largest])) else None
+
+    def _is_any_lagging(self, epoch: int) -> bool:
+        """Has anyone still to vote, where all have to?"""
+        votes, membership = self._votes[epoch], self._membership
+        last = membership.get(self._lagging.get(epoch, self._origin))
+        if last is not None and last.origin not in votes and self._is_awaited(last, epoch):
+            return True
+        silent = (one for one in membership.all() if one.origin not in votes and self._is_awaited(one, epoch))
+        if (lagging := next(silent, None)) is not None:
+            self._lagging[epoch] = lagging.origin
+        return lagging is not None
 
     def _majority(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
         """As few of these votes, which say the same, as are a majority of each roster that counts; none if they are

@@ -15,6 +15,7 @@ from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
+from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.view import stated_edges
 
@@ -31,6 +32,9 @@ class Ending:
         self.is_said = False
         self._origin = origin
         self._rules = rules
+        self._turns = rules.turns
+        self._behind: OriginId | None = None
+        """The origin of which `is_all_held` missed an update last."""
         self._patience = patience
         self._membership = membership
         self._frontier = frontier
@@ -41,8 +45,19 @@ class Ending:
         return self.since is not None and self.is_all_held(self.steps)
 
     def is_all_held(self, before: int) -> bool:
-        """Is every update held that those who joined owe for the steps below `before`?"""
-        return all(self._frontier.holds(origin, 0, last) for origin, last in self._owed(before - 1))
+        """Is every update held that those who joined owe for the steps below `before`? Of many hosts most look-ups end
+        with the one that lacked something at the last."""
+        behind = None if self._behind is None else self._membership.spoken(self._behind)
+        if behind is not None and self._lacks(behind, before - 1):
+            return False
+        lacking = (word.origin for word in self._membership.words() if self._lacks(word, before - 1))
+        self._behind = next(lacking, None)
+        return self._behind is None
+
+    def _lacks(self, word: Member, end: int) -> bool:
+        """Does the origin owe an update for the steps up to `end` that is not held?"""
+        last = self._last_owed(word, end)
+        return last is not None and not self._frontier.holds(word.origin, 0, last)
 
     def is_held_of_reached(self, before: int) -> bool:
         """Is every update held that those owe for the steps below `before` who are linked with us, through whomever?"""
@@ -71,13 +86,18 @@ class Ending:
         return {origin: ranges for origin, ranges in gaps if ranges}
 
     def _owed(self, end: int) -> Iterator[tuple[OriginId, int]]:
-        """Who owes updates for the steps up to `end`, and the last one that it owes. An origin that left owes nothing
-        after its last step, and nobody owes rounds in which others take their turns."""
+        """Who owes updates for the steps up to `end`, and the last one that it owes."""
         for word in self._membership.words():
-            if word.first_step <= end and word.last_step != -1:
-                last = self._rules.turns.last(word.origin, end if word.last_step is None else word.last_step)
-                if word.last_step is not None or last >= word.first_step:
-                    yield word.origin, last
+            if (last := self._last_owed(word, end)) is not None:
+                yield word.origin, last
+
+    def _last_owed(self, word: Member, end: int) -> int | None:
+        """The last step up to `end` for which an origin owes an update; None if it owes none. An origin that left owes
+        nothing after its last step, and nobody owes rounds in which others take their turns."""
+        if word.first_step > end or word.last_step == -1:
+            return None
+        last = self._turns.last(word.origin, end if word.last_step is None else word.last_step)
+        return last if word.last_step is not None or last >= word.first_step else None
 
     def describe_missing(self, here: Collection[OriginId]) -> dict[str, object]:
         """Facts for the log: which steps of which origins are missing, and which hosts may hold them. here: ourselves

@@ -245,10 +245,10 @@ class Exchange:
         if nothing else is applied here."""
         holdings = self._holdings
         theirs = Frontier(standing.frontier)
-        is_within = theirs.covers(holdings.applied.held()) and holdings.frontier.covers(standing.frontier)
         if (
             self.is_joining
-            and is_within
+            and theirs.covers(holdings.applied.held())
+            and holdings.frontier.covers(standing.frontier)
             and max(map(theirs.last, theirs.origins), default=-1) < self._may_apply_before()
         ):
             holdings.apply(holdings.pending.take_covered(theirs))

@@ -66,7 +66,7 @@ class MemberAdmission:
     def check_member(self, member: Member) -> None:
         """Raises PeerError if a new statement is not signed by its subject. A statement for which there is no room, or
         that has another key than is known for its origin id, or whose subject is not on the roster, is only counted."""
-        if not self.hears(member):
+        if not self.hears(member) or self.membership.get(member.origin) is member:  # it was checked when it came
             return
         if not self.membership.has_room_for(member):
             self.refuse("too many origins")

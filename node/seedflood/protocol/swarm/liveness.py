@@ -61,7 +61,7 @@ class Liveness:
             origin
             for origin, since in self._missing_since.items()
             if origin not in self.suspects
-            and now - since >= SUSPICION_SECONDS_MIN
+            and now - since >= self.suspicion_seconds(origin, 0.0)
             and now - since >= self.suspicion_seconds(origin, bound_seconds())
         ]
         self.suspects.update(new)

@@ -210,8 +210,9 @@ class Membership:
         return origin in self._took_part and origin in self._silenced
 
     def _count(self) -> None:
-        gone = (self._took_part & self._silenced.keys()).union(self._removed)
-        self.taking_part = len(self._spoken) + len(gone)
+        self.taking_part = len(self._spoken)
+        if self._silenced or self._removed:
+            self.taking_part += len((self._took_part & self._silenced.keys()).union(self._removed))
 
     def _forget_name(self, member: Member) -> None:
         self._names[member.name] -= 1
@@ -241,8 +242,10 @@ class Membership:
 
     def newer_than(self, told: Iterable[Member]) -> list[Member]:
         """The statements that we know, and that would be news to a host that told these."""
-        theirs = Membership(told)
-        return [member for member in self.told() if theirs.is_news(member)]
+        told = dict.fromkeys(told)
+        others = [member for member in self.told() if member not in told]
+        theirs = Membership(told if others else ())
+        return [member for member in others if theirs.is_news(member)]
 
     def present(self) -> set[OriginId]:
         """The origins that have not left."""

@@ -58,6 +58,10 @@ class Member:
     def __post_init__(self) -> None:
         object.__setattr__(self, "origin", origin_id(self.public_key))
 
+    def __hash__(self) -> int:
+        """Statements are looked up far more often than made, and bytes remember their hash."""
+        return hash(self.signature)
+
     @property
     def age(self) -> tuple[int, int]:
         """Orders the statements of one origin: greater is newer."""

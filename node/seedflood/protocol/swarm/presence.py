@@ -94,7 +94,8 @@ class Presence:
 
     def introduce(self) -> tuple[Member, tuple[Member, ...]]:
         """What we tell first on a new link: our statement, and all others that count."""
-        return self.ours, tuple(member for member in self.membership.told() if member != self.ours)
+        ours = self.ours
+        return ours, tuple(one for one in self.membership.told() if one.origin != ours.origin or one != ours)
 
     def declare(self, **changes: Any) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
@@ -143,6 +144,8 @@ class Presence:
         """Takes statements whose signatures were checked."""
         for member in members:
             self.neighbours.hear(source, member)
+            if self.membership.get(member.origin) is member and member.origin != self.ours.origin:
+                continue  # nearly always when hosts link: the codec gives equal statements as one object
             if self.membership.is_taken(member) or self.admission.gate.objection(member) is not None:
                 continue
             if member.origin == self.ours.origin:
