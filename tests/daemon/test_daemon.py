@@ -201,3 +201,16 @@ async def test_a_node_that_starts_again_reads_its_journal_page_by_page_on_the_lo
     assert {thread for thread, _ in read} == {threading.current_thread()}
     assert sum(size for _, size in read) == 3 * (60 - WAITING_ROUNDS)
     assert max(size for _, size in read) <= 7
+
+
+async def test_beside_a_relay_nobody_stays_for_a_host_that_was_stopped(cluster):
+    run, patient = {"clients": 2, "steps": 40}, {"patience_seconds": 3600.0}
+    a = await cluster.start("a", [], run, patient)
+    relay = await cluster.start("relay", ["a"], run, patient | {"role": "relay"})
+    b = await cluster.start("b", ["a"], run, patient)
+    await cluster.until(lambda: b.node.step >= 4)
+    b.drain()
+    await b.close()
+    async with asyncio.timeout(60):
+        ended, _ = await cluster.finish(a, relay)
+    assert ended["steps"] == 40

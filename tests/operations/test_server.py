@@ -98,13 +98,17 @@ async def test_probes_answer_while_a_step_takes_as_long_as_it_likes(cluster, htt
     await cluster.until(lambda: b.node.step > said["progress"]["step"] + 1)
 
 
-async def test_before_the_model_is_loaded_the_node_says_so(tmp_path, cluster, http):
-    settings = cluster.settings("a", [], ALONE, {})
+@pytest.mark.parametrize(
+    ("role", "why"),
+    [("train", "the model is being loaded"), ("relay", "it waits for a neighbour that tells what the run is")],
+)
+async def test_before_the_model_is_loaded_the_node_says_so(tmp_path, cluster, http, role, why):
+    settings = cluster.settings("a", [], ALONE, {"role": role})
     identity = Identity.load_or_create(settings.node.state / KEY_FILE)
     console = await Console.open(settings, identity.origin)
     try:
         assert await get(http, console, "/livez") == (200, "alive\n")
-        assert await get(http, console, "/readyz") == (503, "the model is being loaded\n")
+        assert await get(http, console, "/readyz") == (503, f"{why}\n")
         assert (await status_of(http, console))["state"] == "loading"
         assert (await get(http, console, "/metrics"))[0] == 200
     finally:

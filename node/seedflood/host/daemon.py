@@ -287,17 +287,19 @@ class Daemon(Owner):
             self.hub.tell("the run is over; serving nodes that join late until stopped")
         elif any(member.is_relay for member in self.status_source.view().members):
             self._stay_until = self.loop.time() + node.patience_seconds
-            self.hub.tell("the run is over; staying until all hosts have ended it, so that every relay hears of that")
+            self.hub.tell(
+                "the run is over; staying until all hosts have ended or left it, so that every relay hears of that"
+            )
         else:
             self._end()
 
     def _look_at_farewell(self) -> None:
-        """Ends the daemon when all hosts have ended and it has passed that on, or when its patience is over. A relay
-        ends when all hosts have, and only hosts may link it with those that it has no link with."""
+        """Ends the daemon when all hosts have ended or left and it has passed that on, or when its patience is over. A
+        relay ends when all hosts have, and only hosts may link it with those that it has no link with."""
         if self._stay_until is None:
             return
         now = self.loop.time()
-        if not self.node.unended():
+        if self.node.is_everyone_gone():
             self._stay_until = min(self._stay_until, now + PASSING_SECONDS)
         if now >= self._stay_until:
             self._end()

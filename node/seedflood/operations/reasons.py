@@ -16,6 +16,7 @@ _CLAUSES: dict[str, str] = {
     "joining": "{name} has not caught up",
     "never joined": "{name} of the run never joined",
     "last words": "{step} of {name} has not come, and the run cannot end without it",
+    "end": "{name} has not ended the run, as others have",
     "away": "{name} is not linked, and may still lack updates",
     "agreement": "{name} has not confirmed that it holds the same updates",
     "own replica": "its own replica is being rebuilt",

@@ -85,6 +85,9 @@ STANDSTILL_SECONDS = 120.0
 JOURNAL_KEYS = ("bundles", "bytes", "closed_epochs", "records")
 
 
+_UNLOADED = {"train": "the model is being loaded", "relay": "it waits for a neighbour that tells what the run is"}
+
+
 def describe_state(hub: TelemetryHub) -> str:
     """The `state` of the status, one of the words listed above."""
     subject, view = hub.subject, hub.subject.view()
@@ -113,7 +116,7 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
     """The reason in one sentence; None if the node is ready."""
     view, state = hub.subject.view(), describe_state(hub)
     if state == LOADING:
-        return "the model is being loaded"
+        return _UNLOADED[hub.settings.node.role]
     if state == "draining":
         return "the node is leaving"
     if state == "disk full":

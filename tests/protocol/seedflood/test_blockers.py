@@ -7,6 +7,7 @@ from nodes import (
     answer_pull,
     complete,
     end_pulls,
+    events,
     hear,
     linked,
     publish,
@@ -15,16 +16,19 @@ from nodes import (
     tick,
     waiting_for,
 )
-from origins import A, B, C, D, Origin, make_rules
+from origins import A, B, C, D, Origin, make_rules, verify
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.blockers import NAMELESS
 from seedflood.protocol.seedflood.messages import Equivocation
+from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import CutOff
 from seedflood.protocol.seedflood.phase import Phase
+from seedflood.protocol.seedflood.statement import Stated, pack
 from seedflood.protocol.swarm.delays import HOP_SECONDS_MIN
 from seedflood.protocol.swarm.membership import NAMED_MAX
-from seedflood.protocol.swarm.messages import Members, Ping, Pong
+from seedflood.protocol.swarm.messages import Member, Members, Ping, Pong
+from seedflood.protocol.swarm.standstill import WAITING_SECONDS
 
 OTHER = B.bundle(0, scalar=8)
 
@@ -276,3 +280,38 @@ def test_the_log_tells_for_whom_and_why():
 
 def test_a_node_alone_waits_for_nobody():
     assert A.node(make_rules(clients=1)).blockers(0.0) == ()
+
+
+# While it relays
+
+
+def relay(**rules):
+    """D, linked with B, which has measured the only step."""
+    node = Node(make_rules(steps=1, **rules), Member(D.public_key, D.name, 1), D.sign, verify, is_relay=True)
+    node.start([], [], 0.0)
+    node.connected(B.id, B.hello(members=[C.member()]), 0.0)
+    end_pulls(node, B)
+    hear(node, B, B.updates(0))
+    return node
+
+
+ENDED = {"version": 1, "last_step": 0, "algorithm": pack(Stated(has_ended=True))}
+
+
+def test_a_relay_waits_for_nobody_before_somebody_has_ended_and_then_for_those_who_have_not():
+    node = relay(clients=3)
+    assert why(node) == []
+    hear(node, B, Members((B.member(**ENDED),)))
+    assert why(node) == [("end", "cyd", None), ("never joined", "1 host", None)]
+    tick(node, 0.0)
+    assert "waiting" not in events(tick(node, WAITING_SECONDS - 1.0))
+    assert "waiting" in events(tick(node, WAITING_SECONDS + 1.0))
+
+
+def test_a_relay_waits_for_the_updates_of_those_who_have_gone():
+    node = relay()
+    hear(node, B, Members((B.member(**ENDED), C.member(**ENDED))))
+    assert why(node) == [("last words", "cyd", None)]
+    hear(node, B, C.updates(0))
+    assert why(node) == []
+    assert tick(node, 2.0).is_finished

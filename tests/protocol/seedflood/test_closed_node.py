@@ -201,6 +201,18 @@ def test_every_trainer_of_the_roster_is_waited_for_until_it_states_that_it_has_e
     assert [name for _, name in node.unended()] == ["ada"]
 
 
+def test_a_relay_of_the_roster_that_has_not_come_yet_is_unknown_and_not_removed():
+    roster = Roster(2, (*WITHOUT_C.entries, Entry(D.name, D.public_key, ("relay",))))
+    node = linked(B)
+    hear(node, B, roster.signed(lambda message: pretend_signature(OPERATOR, message), OPERATOR, ""))
+    assert {one.name: one.status for one in node.view(0.0).members} == {
+        "ada": "self",
+        "bob": "linked",
+        "cyd": "removed",
+        "dan": "unknown",
+    }
+
+
 def test_who_was_removed_is_not_waited_for():
     node = linked(B)
     assert [name for _, name in node.unended()] == ["ada", "bob", "cyd"]

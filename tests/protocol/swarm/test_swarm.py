@@ -260,3 +260,16 @@ def test_a_host_waits_until_each_client_has_stated_that_it_has_ended():
         host.presence.declare(last_step=last_step)
     deliver([alpha, beta])
     assert [name for _, name in alpha.swarm.unended()] == ["beta", "1 more host"]  # who only left has not ended
+
+
+def test_everyone_is_gone_once_all_clients_have_come_and_left():
+    alpha, beta = Host("alpha", 1.0, clients=2), Host("beta", 2.0, clients=2)
+    alpha.presence.declare(last_step=0)
+    assert not alpha.swarm.is_everyone_gone()  # beta has still to come
+    link(alpha, beta)
+    deliver([alpha, beta])
+    assert not alpha.swarm.is_everyone_gone()
+    beta.presence.declare(last_step=-1)
+    deliver([alpha, beta])
+    assert alpha.swarm.is_everyone_gone()
+    assert alpha.swarm.unended()

@@ -288,7 +288,7 @@ class SeedFlood(Algorithm):
     def report(self, now: float) -> None:
         """Logs for whom we wait, if nothing has moved for a while."""
         found = self._blockers.note(now)
-        if self._standstill.lasts((self.phase, self.step), now) and self._is_waiting():
+        if self._standstill.lasts((self.phase, self.step, bool(found)), now) and found and self._is_waiting():
             facts = describe(found) | self.exchange.describe_missing(self.ending)
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
@@ -307,7 +307,7 @@ class SeedFlood(Algorithm):
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self.exchange.donors.donor is not None  # it says how far it is
-        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING) and not is_served
+        return self.phase in (Phase.JOINING, Phase.COLLECTING, Phase.FINISHING, Phase.RELAYING) and not is_served
 
     def _go_on(self, past: Member | None, now: float) -> None:
         """Says that we are here (again), and takes up the round in which a past life ended."""

@@ -1,6 +1,7 @@
 """Why a node waits, as values: for whom, for which step, since when.
 
-A node that joins, collects or finishes always has at least one blocker; the simulation holds every node to that.
+A node that joins, collects or finishes always has at least one blocker; the simulation holds every node to that. A
+relay has some only if others have ended the run and it cannot.
 
 It is known exactly since when a window waits for an origin. All other blockers count from the moment at which they were
 first noted, once per comparison period.
@@ -78,6 +79,8 @@ class Blockers:
             yield from self._while_collecting(window, now)
         elif self._life.phase is Phase.FINISHING:
             yield from self._while_finishing(now)
+        elif self._life.phase is Phase.RELAYING:
+            yield from self._while_relaying(now)
 
     def _while_joining(self, now: float) -> Iterator[Blocker]:
         """What keeps a node from speaking (`catchup`, `announcement`)."""
@@ -138,6 +141,16 @@ class Blockers:
             yield from self._joins(membership.unjoined(rules.clients), now)
         if is_behind or (is_patient and watch.is_doubted and not kinds):
             yield _nameless("own replica", now)
+
+    def _while_relaying(self, now: float) -> Iterator[Blocker]:
+        """What keeps a relay once somebody has ended the run: hosts that have not, or never came, and updates of those
+        that have left."""
+        membership, words = self._presence.membership, self._presence.membership.words()
+        if any(word.has_left and stated(word).has_ended for word in words):
+            here = {word.origin for word in words if not word.has_left}
+            yield from self._of("end", here, now)
+            yield from self._of("last words", set(self._ending.lacking(self._rules.steps)) - here, now)
+            yield from self._joins(membership.unjoined(self._rules.clients), now)
 
     def _of(self, kind: BlockerKind, origins: Iterable[OriginId], now: float) -> Iterator[Blocker]:
         name = self._presence.membership.name

@@ -88,6 +88,12 @@ class Swarm(Generic[Wanted]):
         unknown = self._rules.clients - len(ended) - len(still)
         return still + ([(None, f"{unknown} more host{'s' if unknown > 1 else ''}")] if unknown > 0 else [])
 
+    def is_everyone_gone(self) -> bool:
+        """Have all clients come, and left again? One that left without having ended the run may come back, but nobody
+        waits for it."""
+        is_here = any(not word.has_left for word in self.membership.words())
+        return self.membership.taking_part >= self._rules.clients and not is_here
+
     # What happened
 
     def recall(self, members: Iterable[Member], now: float, records: Mapping[bytes, bytes] | None = None) -> None:

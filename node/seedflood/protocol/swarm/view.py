@@ -60,7 +60,8 @@ def _status(member: Member, presence: Presence, reached: Collection[OriginId]) -
     if origin == presence.ours.origin:
         return "self"
     if presence.membership.has_stand_in(origin):
-        return "removed"
+        is_to_come = presence.admission.gate.may_link(member.public_key) and not presence.membership.took_part(origin)
+        return "unknown" if is_to_come else "removed"  # a relay, or a reader
     if origin in presence.liveness.suspects:
         return "silent"
     if origin in presence.neighbours:
