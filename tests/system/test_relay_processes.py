@@ -108,6 +108,10 @@ def test_a_relay_needs_nothing_that_training_needs_and_ends_with_the_hosts(hosts
     assert mebibytes(relay) < MEBIBYTES_MAX
     swarm.end(relay)
     assert not relay.has_said("waiting")
+    told = json.loads((swarm.hosts[0].folder / "state/result.json").read_text())["result"]
+    relay.start()
+    assert relay.end() == 0
+    assert relay.result()["digest"] == told["digest"]
 
 
 def test_a_relay_hears_of_the_end_of_all_hosts_through_the_one_that_it_is_linked_with():

@@ -20,7 +20,7 @@ from seedflood.errors import ConfigError, PeerError, RunMismatchError, Seedflood
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.places import FORM_FILE, JOURNAL_FILE, RESULT_FILE
+from seedflood.host.places import FORM_FILE, JOURNAL_FILE, RESULT_FILE, told_result
 from seedflood.host.report import Report
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.rules import make_rules
@@ -124,9 +124,12 @@ class RelayEngine(Engine):
         return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
 
     def result(self) -> dict[str, Any]:
-        """digest: of the replicas of hosts that hold what we hold, as they told it."""
-        digest = self.node.watch.digest_at(self.node.frontier.digest())
-        return {"role": "relay", "updates": self.node.frontier.count(), "digest": digest.hex()}
+        """digest: of the replicas of hosts that hold what we hold, as they told it, if only before our last start."""
+        digest = self.node.watch.digest_at(self.node.frontier.digest()).hex()
+        said = {"role": "relay", "updates": self.node.frontier.count()}
+        before = told_result(self._settings.node.state)
+        is_as_before = all(before.get(key) == value for key, value in said.items())
+        return said | {"digest": digest or (before.get("digest", "") if is_as_before else "")}
 
     # What the driver did (seams.Observer); what is not here, `assemble` has from others
 
