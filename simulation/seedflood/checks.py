@@ -42,9 +42,10 @@ def find_mistakes(hosts: Sequence[SeedfloodHost]) -> list[str]:
 
 
 def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
-    """Hosts that do not name an origin of which two honest hosts took different updates of one step. Everybody must
-    have the proof in the end, but who comes when the origin is removed: what it said is not even verified then."""
-    culprits = sorted(hosts[0].chronicle.two_tongued)
+    """Hosts that do not name an origin of which two of them took different updates of one step. Everybody must have the
+    proof in the end, but who comes when the origin is removed: what it said is not even verified then. A host that was
+    removed may have heard something else and told it to nobody."""
+    culprits = sorted(hosts[0].chronicle.two_tongued({host.origin for host in hosts}))
     known = [(host.name, host.named | host.node.gate.former) for host in hosts]
     return [f"{name} does not name {one:016x}" for one in culprits for name, named in known if one not in named]
 

@@ -246,7 +246,7 @@ class SeedfloodHost(Host):
         if self.origin not in self.chronicle.liars:
             for bundle in bundles:
                 if bundle.origin != self.origin:
-                    self.chronicle.take(bundle)
+                    self.chronicle.take(bundle, self.origin)
 
     def applied(self, window: ClosedWindow) -> None:
         pass

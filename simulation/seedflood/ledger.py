@@ -12,7 +12,7 @@ import hashlib
 import math
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from seedflood.protocol.frontier import Frontier
@@ -61,9 +61,8 @@ class Chronicle:
         as published once another host has taken it."""
         self.gone: set[Bundle] = set()
         """What only the process of an origin had on its disk that ended because a newer one had its key."""
-        self._tongues: dict[tuple[OriginId, int], Bundle] = {}
-        self.two_tongued: set[OriginId] = set()
-        """Liars of which honest hosts took two different updates of one step."""
+        self._tongues: dict[tuple[OriginId, int], dict[Bundle, set[OriginId]]] = {}
+        """Who has taken what of each step of a liar."""
         self._skipped: set[tuple[OriginId, int]] = set()
         """Steps that liars declared as skipped."""
         self._last: dict[OriginId, Bundle] = {}
@@ -99,14 +98,18 @@ class Chronicle:
         is_said = self.bundles.get((bundle.origin, bundle.step)) == bundle
         return is_said or bundle in self.doubles.get(bundle.origin, ())
 
-    def take(self, bundle: Bundle) -> None:
+    def take(self, bundle: Bundle, taker: OriginId) -> None:
         """An honest host has taken the bundle from a neighbour."""
         if bundle.origin in self.doubles:
             self.say(bundle)
         if bundle.origin in self.liars:
-            content = bundle._replace(signature=b"")
-            if self._tongues.setdefault((bundle.origin, bundle.step), content) != content:
-                self.two_tongued.add(bundle.origin)
+            told = self._tongues.setdefault((bundle.origin, bundle.step), {})
+            told.setdefault(bundle._replace(signature=b""), set()).add(taker)
+
+    def two_tongued(self, hosts: Collection[OriginId]) -> set[OriginId]:
+        """Liars of which these honest hosts took two different updates of one step."""
+        known = ((origin, told) for (origin, _), told in self._tongues.items())
+        return {origin for origin, told in known if sum(not takers.isdisjoint(hosts) for takers in told.values()) > 1}
 
     def unite(self, origin: OriginId, process: int, is_elsewhere: Callable[[Bundle], bool]) -> None:
         """Only this one of two processes is left. Bundles that the other one wrote are lost with its disk, unless

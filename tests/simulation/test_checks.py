@@ -261,11 +261,19 @@ def test_an_honest_host_that_is_named_is_seen(world):
 def test_a_liar_that_somebody_does_not_name_is_seen(world):
     liar, *honest = world.hosts
     world.chronicle.liars = {liar.origin}
-    for scalar in (1, 1, 2):
-        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)))
+    for scalar, taker in ((1, honest[0]), (1, honest[1]), (2, honest[1])):
+        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin)
     for host in honest[:-1]:
         host.named.add(liar.origin)
     assert find_violations(honest) == [f"{honest[-1].name} does not name {liar.origin:016x}"]
+
+
+def test_what_only_a_removed_host_heard_of_a_liar_names_nobody(world):
+    liar, removed, *honest = world.hosts
+    world.chronicle.liars = {liar.origin}
+    for scalar, taker in ((1, honest[0]), (2, removed)):
+        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin)
+    assert find_violations(honest) == []
 
 
 def test_honest_hosts_that_refuse_each_other_are_seen(world):
