@@ -92,7 +92,7 @@ class Trial(Generic[AnyHost]):
     def run(self, is_enough: Callable[[AnyHost], bool], healing_seconds: float = HEALING_SECONDS_MAX) -> Outcome:
         """is_enough: chaos ends as soon as this holds for a host that is up."""
         began, world, judge = time.monotonic(), self.world, self.judge
-        garbage.settle()  # else a sixth of the time goes into searching what all hosts hold
+        garbage.collect_rarely()  # else a sixth of the time goes into searching what all hosts hold
         self.begin()
         self._watch()
         self._rage(is_enough)
