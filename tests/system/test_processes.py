@@ -156,13 +156,14 @@ def test_seedflood_local_runs_a_cluster_to_the_end_and_export_rebuilds_it(tmp_pa
 
 
 @pytest.mark.long
-def test_a_local_cluster_may_have_relays_which_end_with_the_digest_of_the_hosts():
-    ran = run_command("local", "--nodes", "4", "--relays", "2", "--steps", "8", "--json")
+def test_a_local_cluster_may_have_relays_which_hear_of_the_end_of_all_hosts():
+    """The last words of the first of five hosts in a row have four links to go, and each of those hosts ends, too."""
+    ran = run_command("local", "--nodes", 7, "--relays", 2, "--topology", "path", "--steps", 8, "--json")
     assert ran.returncode == 0, ran.stderr
     result = json.loads(ran.stdout)
     assert result["digests_equal"]
-    assert [one["name"] for one in result["relays"]] == ["relay-3", "relay-4"]
-    assert {one["updates"] for one in result["relays"]} == {16}
+    assert [one["name"] for one in result["relays"]] == ["relay-6", "relay-7"]
+    assert {one["updates"] for one in result["relays"]} == {40}
 
 
 def test_two_interrupts_end_a_local_cluster_without_a_traceback(tmp_path):

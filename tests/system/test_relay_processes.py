@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import recipe
-from forks import run_command
 from ledgers import check_replays, finish
 from networks import BLOCK, OVERLAY_MTU, PORT, Network
 from processes import RUN, Host, Hosts
@@ -112,14 +111,6 @@ def test_a_relay_needs_nothing_that_training_needs_and_ends_with_the_hosts(hosts
     relay.start()
     assert relay.end() == 0
     assert relay.result()["digest"] == told["digest"]
-
-
-def test_a_relay_hears_of_the_end_of_all_hosts_through_the_one_that_it_is_linked_with():
-    """The last words of the first of five hosts in a row have four links to go, and each of those hosts ends, too."""
-    told = run_command("local", "--nodes", 6, "--relays", 1, "--topology", "path", "--steps", 4, "--json")
-    assert told.returncode == 0, told.stderr
-    run = json.loads(told.stdout)
-    assert run["relays"][0]["digest"] == run["nodes"][0]["digest"]
 
 
 @pytest.mark.parametrize(
