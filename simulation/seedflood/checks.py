@@ -42,10 +42,9 @@ def find_mistakes(hosts: Sequence[SeedfloodHost]) -> list[str]:
 
 
 def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
-    """Hosts that do not name an origin of which two of them took different updates of one step. Everybody must have the
-    proof in the end, but who comes when the origin is removed: what it said is not even verified then. A host that was
-    removed may have heard something else and told it to nobody."""
-    culprits = sorted(hosts[0].chronicle.two_tongued({host.origin for host in hosts}))
+    """Hosts that do not name an origin of which two honest hosts took different updates of one step. Everybody must
+    have the proof in the end, but who comes when the origin is removed: what it said is not even verified then."""
+    culprits = sorted(hosts[0].chronicle.two_tongued)
     known = [(host.name, host.named | host.node.gate.former) for host in hosts]
     return [f"{name} does not name {one:016x}" for one in culprits for name, named in known if one not in named]
 
@@ -114,13 +113,16 @@ def _is_told(host: SeedfloodHost, origin: OriginId, first: int, last: int) -> bo
 
 def _find_gone(hosts: Sequence[SeedfloodHost]) -> set[tuple[OriginId, int]]:
     """The steps that were only on the disk of a process that ended because a newer one had its key, and that no host
-    has applied: perhaps the newer process says that it skips them. If it has told another update of such a step, that
-    one is not gone."""
+    holds, or only as steps that the newer one says it skips. If it has told another update of such a step, that one is
+    not gone."""
     steps, chronicle = set[tuple[OriginId, int]](), hosts[0].chronicle
     for bundle in chronicle.gone:
         if chronicle.bundles.get((bundle.origin, bundle.step), bundle) == bundle:
             steps |= _steps(bundle.origin, bundle.first_covered, bundle.last)
-    return {name for name in steps if not any(name in host.ledger.applied for host in hosts)}
+    skipped = {
+        name for said in chronicle.bundles.values() for name in _steps(said.origin, said.first_covered, said.step - 1)
+    }
+    return {name for name in steps if name in skipped or not any(host.node.frontier.holds(*name) for host in hosts)}
 
 
 def _steps(origin: OriginId, first: int, last: int) -> set[tuple[OriginId, int]]:

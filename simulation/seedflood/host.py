@@ -242,11 +242,15 @@ class SeedfloodHost(Host):
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         pass
 
+    def removed(self) -> None:
+        super().removed()
+        self.chronicle.removed[self.origin] = self.clock.now
+
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
         if self.origin not in self.chronicle.liars:
             for bundle in bundles:
                 if bundle.origin != self.origin:
-                    self.chronicle.take(bundle, self.origin)
+                    self.chronicle.take(bundle, self.origin, self.clock.now)
 
     def applied(self, window: ClosedWindow) -> None:
         pass

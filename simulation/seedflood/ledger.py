@@ -12,7 +12,7 @@ import hashlib
 import math
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from seedflood.protocol.frontier import Frontier
@@ -21,6 +21,7 @@ from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Telling
+from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from simulation.seedflood.journal import MemoryBundleJournal
 from simulation.seedflood.optimisers import COEFFICIENTS, OptimizerName, after_steps
 from simulation.seedflood.telling import decode_coefficients
@@ -61,8 +62,10 @@ class Chronicle:
         as published once another host has taken it."""
         self.gone: set[Bundle] = set()
         """What only the process of an origin had on its disk that ended because a newer one had its key."""
-        self._tongues: dict[tuple[OriginId, int], dict[Bundle, set[OriginId]]] = {}
-        """Who has taken what of each step of a liar."""
+        self.removed: dict[OriginId, float] = {}
+        """When each host heard that it is removed."""
+        self._tongues: dict[tuple[OriginId, int], dict[Bundle, dict[OriginId, float]]] = {}
+        """Who has taken what of each step of a liar, and when."""
         self._skipped: set[tuple[OriginId, int]] = set()
         """Steps that liars declared as skipped."""
         self._last: dict[OriginId, Bundle] = {}
@@ -98,18 +101,23 @@ class Chronicle:
         is_said = self.bundles.get((bundle.origin, bundle.step)) == bundle
         return is_said or bundle in self.doubles.get(bundle.origin, ())
 
-    def take(self, bundle: Bundle, taker: OriginId) -> None:
+    def take(self, bundle: Bundle, taker: OriginId, now: float) -> None:
         """An honest host has taken the bundle from a neighbour."""
         if bundle.origin in self.doubles:
             self.say(bundle)
         if bundle.origin in self.liars:
             told = self._tongues.setdefault((bundle.origin, bundle.step), {})
-            told.setdefault(bundle._replace(signature=b""), set()).add(taker)
+            told.setdefault(bundle._replace(signature=b""), {}).setdefault(taker, now)
 
-    def two_tongued(self, hosts: Collection[OriginId]) -> set[OriginId]:
-        """Liars of which these honest hosts took two different updates of one step."""
-        known = ((origin, told) for (origin, _), told in self._tongues.items())
-        return {origin for origin, told in known if sum(not takers.isdisjoint(hosts) for takers in told.values()) > 1}
+    @property
+    def two_tongued(self) -> set[OriginId]:
+        """Liars of which honest hosts took two different updates of one step. A host that was removed before neighbours
+        compare could tell nobody what it took."""
+
+        def counts(takers: Mapping[OriginId, float]) -> bool:
+            return any(self.removed.get(one, math.inf) - at >= DISPUTE_SECONDS for one, at in takers.items())
+
+        return {origin for (origin, _), told in self._tongues.items() if sum(map(counts, told.values())) > 1}
 
     def unite(self, origin: OriginId, process: int, is_elsewhere: Callable[[Bundle], bool]) -> None:
         """Only this one of two processes is left. Bundles that the other one wrote are lost with its disk, unless

@@ -162,8 +162,7 @@ class _Trial(TrialWithLiars[SeedfloodHost]):
             return
         self.world.run_for(QUIET_SECONDS)
         self.world.clock.run(lambda: has_mended(self.world.honest), MENDING_SECONDS_MAX)
-        honest = {host.origin for host in self.world.honest}
-        self.chaos.faults["culprits"] += len(self.world.chronicle.two_tongued(honest))
+        self.chaos.faults["culprits"] += len(self.world.chronicle.two_tongued)
 
 
 def simulate(plan: Plan) -> Result:

@@ -14,6 +14,7 @@ from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
 from seedflood.protocol.seedflood.pending import Pending
+from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.view import Blocker
 from simulation.checks import find_refusals, find_stuck, find_unended
@@ -262,18 +263,20 @@ def test_a_liar_that_somebody_does_not_name_is_seen(world):
     liar, *honest = world.hosts
     world.chronicle.liars = {liar.origin}
     for scalar, taker in ((1, honest[0]), (1, honest[1]), (2, honest[1])):
-        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin)
+        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin, 1.0)
     for host in honest[:-1]:
         host.named.add(liar.origin)
     assert find_violations(honest) == [f"{honest[-1].name} does not name {liar.origin:016x}"]
 
 
-def test_what_only_a_removed_host_heard_of_a_liar_names_nobody(world):
-    liar, removed, *honest = world.hosts
+@pytest.mark.parametrize(("seconds", "is_named"), [(DISPUTE_SECONDS - 0.1, False), (DISPUTE_SECONDS, True)])
+def test_what_only_a_removed_host_heard_of_a_liar_counts_if_it_could_be_compared(world, seconds, is_named):
+    liar, removed, honest = world.hosts
     world.chronicle.liars = {liar.origin}
-    for scalar, taker in ((1, honest[0]), (2, removed)):
-        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin)
-    assert find_violations(honest) == []
+    for scalar, taker in ((1, honest), (2, removed)):
+        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin, 1.0)
+    world.chronicle.removed[removed.origin] = 1.0 + seconds
+    assert find_violations([honest]) == [f"{honest.name} does not name {liar.origin:016x}"] * is_named
 
 
 def test_honest_hosts_that_refuse_each_other_are_seen(world):

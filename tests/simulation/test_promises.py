@@ -260,7 +260,7 @@ def told_two_things():
     let_lie(world, [0], Counter(), ["equivocations"])
     world.run(60)
     world.run_for(20)
-    assert world.chronicle.two_tongued({host.origin for host in world.honest})
+    assert world.chronicle.two_tongued
     return find_stuck(world.honest) or find_violations(world.honest)
 
 

@@ -102,7 +102,6 @@ def _run_section(plan: ClusterPlan) -> dict[str, Any]:
 
 
 def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, Any]:
-    of_relay = {"role": "relay"} if k >= plan.clients else {}
     return {
         "name": name,
         "listen": f"127.0.0.1:{port}",
@@ -111,8 +110,9 @@ def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, 
         "threads": max(1, (os.cpu_count() or 1) // plan.nodes),
         "progress_seconds": 0.5,
         "evaluate_every": plan.evaluate_every if k == 0 else 0,
-        **of_relay,
-    } | ({"then": THEN_FILE} if plan.then is not None else {})
+        **({"role": "relay"} if k >= plan.clients else {}),
+        **({"then": THEN_FILE} if plan.then is not None else {}),
+    }
 
 
 def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:

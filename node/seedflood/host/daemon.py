@@ -295,7 +295,7 @@ class Daemon(Owner):
 
     def _look_at_farewell(self) -> None:
         """Ends the daemon when all hosts have ended or left and it has passed that on, or when its patience is over. A
-        relay ends when all hosts have, and only hosts may link it with those that it has no link with."""
+        relay waits for all of them, and may have only us to hear of it."""
         if self._stay_until is None:
             return
         now = self.loop.time()
