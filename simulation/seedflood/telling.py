@@ -1,13 +1,14 @@
 """The updates that simulated origins publish: any that the run allows, drawn from the seed of the world."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, LOSS_UNIT_BITS, Told
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, encode_loss
+from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Pairs, Telling, encode_loss
 from seedflood.protocol.seedflood.rules import Rules
 
 Tell = Literal["pairs", "coefficients", "rewards"]
@@ -62,19 +63,44 @@ def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) ->
 
 def _draw_gradient(telling: Coefficients, most: int, rng: random.Random, loss: int = 0) -> bytes:
     """most: the largest exponent."""
-    exponents = [rng.randint(0, most) for _ in telling.groups]
-    return encode_coefficients(telling, exponents, [rng.random() < 0.5 for _ in range(telling.values)], loss)
+    exponents = [rng.randint(0, most) for _ in range(telling.exponents)]
+    signs, sparse = [rng.random() < 0.5 for _ in range(sum(telling.groups))], telling.sparse
+    told = sorted(rng.sample(range(sparse.rows), sparse.told))
+    rows = {row: [rng.random() < 0.5 for _ in range(sparse.columns)] for row in told}
+    return encode_coefficients(telling, exponents, signs, loss, rows)
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
     """All F integers of an admitted payload, by the simplest code. `training/seedflood/telling` must give the same."""
-    bits = (byte >> k & 1 for byte in payload[len(telling.groups) : -LOSS_BYTES] for k in range(8))
     exponents = [e for e, count in zip(payload, telling.groups, strict=False) for _ in range(count)]
-    return [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
+    bits = _bits(payload[telling.exponents : telling.rows_at])
+    dense = [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
+    sparse, told = telling.sparse, {}
+    for at in range(telling.rows_at, telling.size - LOSS_BYTES, sparse.row_bytes):
+        row = payload[at] + 256 * payload[at + 1]
+        signs = _bits(payload[at + 2 : at + sparse.row_bytes])[: sparse.columns]
+        told[row] = [(2 * bit - 1) * (1 << payload[telling.exponents - 1] >> 1) for bit in signs]
+    return dense + [one for row in range(sparse.rows) for one in told.get(row, [0] * sparse.columns)]
 
 
-def encode_coefficients(telling: Coefficients, exponents: Sequence[int], signs: Sequence[bool], loss: int = 0) -> bytes:
-    """The payload of exponents by group, and of what is positive of the F values. loss: in units of 2^-11."""
-    assert (len(exponents), len(signs)) == (len(telling.groups), telling.values)
-    bits = sum(1 << k for k, is_positive in enumerate(signs) if is_positive)
-    return bytes(exponents) + bits.to_bytes((telling.values + 7) // 8, "little") + encode_loss(loss)
+def _bits(data: bytes) -> list[int]:
+    return [byte >> k & 1 for byte in data for k in range(8)]
+
+
+def encode_coefficients(
+    telling: Coefficients,
+    exponents: Sequence[int],
+    signs: Sequence[bool],
+    loss: int = 0,
+    rows: Mapping[int, Sequence[bool]] = MappingProxyType({}),
+) -> bytes:
+    """The payload of exponents, and of what is positive of the values of all groups and of some rows of a sparse slot.
+    loss: in units of 2^-11."""
+    assert (len(exponents), len(signs)) == (telling.exponents, sum(telling.groups))
+    told = [row.to_bytes(2, "little") + _packed(signs) for row, signs in rows.items()]
+    none = [NO_ROW.to_bytes(2, "little") + bytes(telling.sparse.row_bytes - 2)] * (telling.sparse.told - len(told))
+    return bytes(exponents) + _packed(signs) + b"".join(told + none) + encode_loss(loss)
+
+
+def _packed(signs: Sequence[bool]) -> bytes:
+    return sum(1 << k for k, sign in enumerate(signs) if sign).to_bytes((len(signs) + 7) // 8, "little")

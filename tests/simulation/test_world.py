@@ -4,7 +4,7 @@ import pytest
 from worlds import STORMY, Witness, make_world, run_to_the_end, run_world
 
 from seedflood.protocol.seedflood.open_windows import OpenWindows
-from seedflood.protocol.seedflood.payload import Coefficients
+from seedflood.protocol.seedflood.payload import Coefficients, Sparse
 from simulation.network import Weather
 from simulation.work import Pace
 from simulation.world import Everyone
@@ -37,7 +37,7 @@ def test_several_local_steps_share_a_bundle(window):
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded", "none"])
-@pytest.mark.parametrize("telling", [Coefficients((5, 2)), Coefficients((3,))])
+@pytest.mark.parametrize("telling", [Coefficients((5, 2)), Coefficients((3,), sparse=Sparse(2, 7, 3))])
 def test_payloads_reach_everyone_and_are_applied_exactly_once(telling, window):
     world = run_world("ring", 4, local_steps=2, telling=telling, window=window, weather=STORMY)
     told = {told for bundle in world.chronicle.bundles.values() for told in bundle.probes}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
@@ -127,14 +128,19 @@ def direction(subspace: Subspace, epoch: int, seed: int, index: int, basis: Slot
 
 
 def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    """Parameters under the least of their names, in the order of the slots: by kind."""
+    """Parameters under the least of their names, in the order of the slots: by kind, embeddings of tokens last."""
     names: dict[int, str] = {}
     found = [
         (name, parameter)
         for name, parameter in sorted(model.named_parameters(remove_duplicate=False))
         if names.setdefault(id(parameter), name) == name
     ]
-    return sorted(found, key=lambda one: (re.sub("[0-9]", "", one[0]), [*map(int, re.findall("[0-9]+", one[0]))]))
+    words = model.get_input_embeddings().weight
+
+    def place(one: tuple[str, nn.Parameter]) -> tuple[object, ...]:
+        return one[1] is words, re.sub("[0-9]", "", one[0]), [*map(int, re.findall("[0-9]+", one[0]))]
+
+    return sorted(found, key=place)
 
 
 def root(step: int) -> float:
@@ -220,6 +226,11 @@ def permuted(items: Sequence[Update], seed: int) -> list[Update]:
     return [items[index] for index in order]
 
 
+def rows_basis(basis: SlotBasis) -> Tensor:
+    """U, float64; by rows, of ones and zeros."""
+    return basis.u_MR.to(torch.float64) if basis.row_M is None else functional.one_hot(basis.row_M).to(torch.float64)
+
+
 def dense_slopes(model: nn.Module, subspace: Subspace, epoch: int, batch: Batch) -> Tensor:
     """`U^T (dL/dW) V` of every slot, (F,) float64, by autograd through a plain model's weights, row by row."""
     model.requires_grad_(True)
@@ -231,7 +242,7 @@ def dense_slopes(model: nn.Module, subspace: Subspace, epoch: int, batch: Batch)
         parameter = parameters[slot.name]
         basis = subspace.basis(epoch, index)
         gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        projected = basis.u_MR.to(torch.float64).T @ gradient.to(torch.float64)
+        projected = rows_basis(basis).T @ gradient.to(torch.float64)
         if basis.v_NR is not None:
             projected = projected @ basis.v_NR.to(torch.float64)
         slopes.append(projected.flatten())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.form import Form, unpack_form
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
-from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs
+from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, PAIRS, Coefficients, Pairs, Sparse
 from seedflood.protocol.swarm.messages import FORM_BYTES_MAX
 
 tellings = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
@@ -17,6 +17,7 @@ tellings = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
     st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=20).map(tuple),
     st.integers(0, 64),
     st.integers(1, SCALAR_MAX),
+    st.just(NOTHING) | st.builds(Sparse, st.integers(1, 99), st.integers(99, NO_ROW - 1), st.integers(1, 99)),
 )
 forms = st.integers(0, 1 << 40).flatmap(
     lambda size: st.builds(Form, st.just(size), st.integers(0, size), tellings, st.none() | st.integers(1, 2**63))
@@ -41,6 +42,10 @@ def test_any_bytes_are_a_form_or_refused(data):
         Form(8, 16, PAIRS, None),
         Form(8, 0, Pairs(SCALAR_MAX + 1), None),
         Form(8, 0, Pairs(0), None),
+        *(
+            Form(8, 0, Coefficients((1,), sparse=Sparse(*sizes)), None)
+            for sizes in ((3, 2, 1), (1, NO_ROW, 1), (1, 2, 0))
+        ),
     ],
 )
 def test_sizes_that_no_host_has_are_refused(form):

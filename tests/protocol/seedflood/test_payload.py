@@ -4,36 +4,58 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, Bundle
-from seedflood.protocol.seedflood.payload import (
-    PAIRS,
-    Coefficients,
-    Pairs,
-)
+from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, PAIRS, Coefficients, Pairs, Sparse
 from simulation.seedflood.telling import decode_coefficients, encode_coefficients
 
-tellings = st.builds(Coefficients, groups=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple))
+sparse = st.tuples(st.integers(1, 4), st.integers(0, 400), st.integers(1, 9)).map(
+    lambda a: Sparse(a[0], sum(a[:2]), a[2])
+)
+tellings = st.builds(
+    Coefficients,
+    groups=st.lists(st.integers(1, 9), min_size=1, max_size=5).map(tuple),
+    sparse=st.just(NOTHING) | sparse,
+)
+
+
+def many(values, count):
+    return st.lists(values, min_size=count, max_size=count)
 
 
 @st.composite
 def quantised(draw):
-    """A telling, exponents, signs."""
+    """What `encode_coefficients` takes."""
     telling = draw(tellings)
-    exponents = draw(
-        st.lists(st.integers(0, telling.exponent_max), min_size=len(telling.groups), max_size=len(telling.groups))
-    )
-    signs = draw(st.lists(st.booleans(), min_size=telling.values, max_size=telling.values))
-    return telling, exponents, signs
+    exponents = draw(many(st.integers(0, telling.exponent_max), telling.exponents))
+    signs, sparse = draw(many(st.booleans(), sum(telling.groups))), telling.sparse
+    rows = draw(st.sets(st.integers(0, max(0, sparse.rows - 1)), max_size=sparse.told))
+    return telling, exponents, signs, 7, {row: draw(many(st.booleans(), sparse.columns)) for row in sorted(rows)}
 
 
 @given(quantised())
 def test_signs_and_sizes_survive_and_are_admitted(drawn):
-    telling, exponents, signs = drawn
-    payload = encode_coefficients(telling, exponents, signs)
+    telling, exponents, signs, _, rows = drawn
+    payload = encode_coefficients(*drawn)
     assert len(payload) == telling.size
     assert telling.admits([payload])
-    scales = [exponent for exponent, count in zip(exponents, telling.groups, strict=True) for _ in range(count)]
-    expected = [(1 if sign else -1) * 2 ** (e - 1) if e else 0 for sign, e in zip(signs, scales, strict=True)]
+    counts = [*telling.groups, telling.sparse.values]
+    scales = [exponent for exponent, count in zip(exponents, counts, strict=False) for _ in range(count)]
+    absent = [None] * telling.sparse.columns
+    told = signs + [sign for row in range(telling.sparse.rows) for sign in rows.get(row, absent)]
+    ways = [0 if sign is None else 1 if sign else -1 for sign in told]
+    expected = [way * 2 ** (e - 1) if e else 0 for way, e in zip(ways, scales, strict=True)]
     assert decode_coefficients(telling, payload) == expected
+
+
+@given(quantised(), st.data())
+def test_a_row_that_does_not_exist_or_is_told_twice_or_out_of_order_is_refused(drawn, data):
+    telling, *_, rows = drawn
+    assume(len(rows) > 1)
+    payload, size = encode_coefficients(*drawn), telling.sparse.row_bytes
+    at = telling.rows_at + size * data.draw(st.integers(0, len(rows) - 2))
+    first, second = payload[at : at + size], payload[at + size : at + 2 * size]
+    missing = data.draw(st.integers(telling.sparse.rows, NO_ROW)).to_bytes(2, "little") + first[2:]
+    for wrong in (first + first, second + first, missing + second):
+        assert not telling.admits([payload[:at] + wrong + payload[at + 2 * size :]])
 
 
 @given(tellings, st.data())
@@ -57,10 +79,10 @@ def test_a_payload_of_another_size_is_refused(drawn):
 
 @given(quantised(), st.data())
 def test_exponents_beyond_the_largest_are_refused(drawn, data):
-    telling, exponents, signs = drawn
+    telling, exponents, *_ = drawn
     at = data.draw(st.integers(0, len(exponents) - 1))
     exponents[at] = data.draw(st.integers(telling.exponent_max + 1, 255))
-    assert not telling.admits([encode_coefficients(telling, exponents, signs)])
+    assert not telling.admits([encode_coefficients(*drawn)])
 
 
 def test_the_largest_exponent_means_the_largest_number():

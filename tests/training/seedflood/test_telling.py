@@ -9,13 +9,18 @@ from reference import tiny_replica
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
-from seedflood.protocol.seedflood.payload import Coefficients
+from seedflood.protocol.seedflood.payload import NOTHING, Coefficients, Sparse
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.subspace import Slot, Subspace
 from seedflood.training.seedflood.telling import Reader, decode_coefficients, quantise, tell, telling_of
 from simulation.seedflood import telling as telling_by_hand
 
 SLOTS = (16, 4, 1, 9)
+WORDS = Sparse(told=3, rows=7, columns=9)
+
+
+def many(values, count):
+    return st.lists(values, min_size=count, max_size=count)
 
 
 def gradients(scale_max=9):
@@ -45,11 +50,30 @@ def test_what_is_told_is_admitted_and_has_the_sign_and_nearly_the_mean_size_of_i
 
 @given(data=st.data())
 def test_payloads_are_read_as_the_protocol_reads_them(data):
-    telling = Coefficients(SLOTS, 22)
-    exponents = data.draw(st.lists(st.integers(0, telling.exponent_max), min_size=len(SLOTS), max_size=len(SLOTS)))
-    signs = data.draw(st.lists(st.booleans(), min_size=sum(SLOTS), max_size=sum(SLOTS)))
-    told = telling_by_hand.encode_coefficients(telling, exponents, signs)
+    telling = Coefficients(SLOTS, 22, sparse=data.draw(st.sampled_from([NOTHING, WORDS])))
+    exponents = data.draw(many(st.integers(0, telling.exponent_max), telling.exponents))
+    rows = sorted(data.draw(st.sets(st.integers(0, WORDS.rows - 1), max_size=telling.sparse.told)))
+    signs = data.draw(many(st.booleans(), sum(SLOTS)))
+    told = telling_by_hand.encode_coefficients(
+        telling, exponents, signs, rows={row: data.draw(many(st.booleans(), WORDS.columns)) for row in rows}
+    )
     assert decode_coefficients(telling, told).tolist() == telling_by_hand.decode_coefficients(telling, told)
+
+
+@given(wanted=st.lists(st.floats(-9, 9), min_size=WORDS.values, max_size=WORDS.values))
+def test_of_a_slot_by_rows_those_with_the_largest_slopes_are_told_and_no_others(wanted):
+    telling = Coefficients((1,), 22, sparse=WORDS)
+    told, _ = quantise(telling, numpy.array([1.0, *wanted]))
+    assert telling.admits([told])
+    wanted_YX = numpy.array(wanted).reshape(WORDS.rows, -1)
+    told_YX = decode_coefficients(telling, told)[1:].reshape(WORDS.rows, -1) * 2.0**-22
+    sizes = numpy.abs(wanted_YX).sum(axis=1)
+    is_told = told_YX.any(axis=1)
+    mean = numpy.abs(wanted_YX[is_told]).mean() if is_told.any() else 0.0
+    assert is_told.sum() == min(WORDS.told, (sizes > 0).sum()) or sizes.max() < 2.0**-18
+    assert sizes[is_told].min(initial=9e9) >= sizes[~is_told].max(initial=0) or not is_told.any()
+    assert (numpy.abs(told_YX[is_told]) <= 1.42 * mean).all()
+    assert ((told_YX > 0) == (wanted_YX > 0))[is_told].all()
 
 
 def test_what_is_too_large_is_cut_off_and_flagged():

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling
+from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Coefficients, Pairs, Sparse, Telling
 
-_HEAD = struct.Struct(">QQQQHH")
+_HEAD = struct.Struct(">QQQQHHHHH")
 """Bytes of an epoch, those among them that are no coefficients, reach of a step (0: none), limit, unit bits, groups
-(none: pairs)."""
+(none: pairs); rows that are told of a sparse slot (none: there is no such slot), its rows and columns."""
 
 _EPOCH_BYTES_MAX = 1 << 40
 
@@ -30,20 +30,25 @@ class Form(NamedTuple):
 
     def pack(self) -> bytes:
         telling = self.telling
-        groups = telling.groups if isinstance(telling, Coefficients) else ()
-        bits = telling.unit_bits if isinstance(telling, Coefficients) else 0
-        head = _HEAD.pack(self.epoch_bytes, self.left_bytes, self.step_reach or 0, telling.limit, bits, len(groups))
+        groups: tuple[int, ...] = ()
+        bits, sparse = 0, NOTHING
+        if isinstance(telling, Coefficients):
+            groups, bits, sparse = telling.groups, telling.unit_bits, telling.sparse
+        sizes = self.epoch_bytes, self.left_bytes, self.step_reach or 0, telling.limit, bits, len(groups)
+        head = _HEAD.pack(*sizes, sparse.told, sparse.rows, sparse.columns)
         return head + struct.pack(f">{len(groups)}I", *groups)
 
 
 def unpack_form(data: bytes) -> Form:
     """Undoes `Form.pack`. Raises PeerError for bytes that no honest host says."""
     try:
-        epoch_bytes, left_bytes, reach, limit, bits, count = _HEAD.unpack_from(data)
+        epoch_bytes, left_bytes, reach, limit, bits, count, *rows = _HEAD.unpack_from(data)
         groups = struct.unpack(f">{count}I", data[_HEAD.size :])
     except struct.error:
         raise PeerError("the form of a run has another size than what it tells of", reason="limit") from None
-    if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not 1 <= limit <= SCALAR_MAX or 0 in groups:
+    sparse = Sparse(*rows)
+    are_rows = sparse == NOTHING or (bool(groups) and 1 <= sparse.told <= sparse.rows < NO_ROW and sparse.columns > 0)
+    if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not 1 <= limit <= SCALAR_MAX or 0 in groups or not are_rows:
         raise PeerError("the form of a run tells of sizes that do not exist", reason="limit")
-    telling = Coefficients(groups, bits, limit) if groups else Pairs(limit)
+    telling = Coefficients(groups, bits, limit, sparse) if groups else Pairs(limit)
     return Form(epoch_bytes, left_bytes, telling, reach or None)

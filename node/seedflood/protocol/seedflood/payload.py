@@ -1,15 +1,19 @@
 """What a run tells of a step, in a form that all its hosts know: pairs, or payloads.
 
     Pairs         (loss, scalar): what was lost, and one slope along one direction that follows from origin and step
-    Coefficients  the gradient in the subspace: a power-of-two scale per group of slots, and the sign of all F values
+    Coefficients  the gradient in the subspace: a power-of-two scale per group of slots, and the sign of all F values;
+                  of the embeddings of tokens, only of those rows that matter most to the batch
 
 A payload holds only integers, in units of 2^-unit_bits. It has one size, every value is bounded, and no bytes of this
 size mean NaN or infinity. So a relay can tell whether a payload may be used by looking at it, without numpy or a model.
 `admits` is cheap, and is asked before the signature is verified.
 
-Coefficients: an exponent e of one byte for each group, then a bit for each of the F values, the first one lowest in its
-byte. Under an exponent of its group of 1 or more a bit means the integer 2^(e - 1) if it is set and -2^(e - 1) if not;
-under 0 it means 0. 0 <= e <= exponent_max, so that none is larger than SCALAR_MAX. Bits that mean nothing are ignored.
+Coefficients: an exponent e of one byte for each group, and one for the sparse slot if there is one. Then a bit for each
+value of the groups, the first one lowest in its byte. Then the rows of the sparse slot: the number of a row in two
+bytes, in ascending order, and its bits, from the next whole byte on. If fewer rows are told than there is place for,
+the others have the number 65535 and mean nothing. Under an exponent of 1 or more a bit means the integer 2^(e - 1) if
+it is set and -2^(e - 1) if not; under 0 it means 0. 0 <= e <= exponent_max, so that none is larger than SCALAR_MAX.
+Bits that mean nothing are ignored.
 The last two bytes are what the origin lost on its batch, in units of 2^-11.
 
 A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
@@ -18,6 +22,7 @@ larger is refused, and honest hosts cut off what they measured before they tell 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, SCALAR_MAX, SCALAR_UNIT_BITS, Told
@@ -47,14 +52,40 @@ class Pairs:
         return limit >= SCALAR_MAX or all(-limit <= cast(tuple[int, int], told)[1] <= limit for told in probes)
 
 
+NO_ROW = 0xFFFF
+"""In the place of a row that is not told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """A slot of rows x columns coefficients, of which an update tells `told` rows at most. rows: below NO_ROW."""
+
+    told: int
+    rows: int
+    columns: int
+
+    @property
+    def values(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def row_bytes(self) -> int:
+        """Of the number of a row, and of its bits."""
+        return 2 + (self.columns + 7) // 8
+
+
+NOTHING = Sparse(0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Coefficients:
     """groups: how many coefficients the slots of each group have together. unit_bits: integers count units of
-    2^-unit_bits. limit: no integer is larger; exponents are bounded so that none can be."""
+    2^-unit_bits. limit: no integer is larger; exponents are bounded so that none can be. sparse: behind the groups."""
 
     groups: tuple[int, ...]
     unit_bits: int = SCALAR_UNIT_BITS
     limit: int = SCALAR_MAX
+    sparse: Sparse = NOTHING
 
     def __post_init__(self) -> None:
         assert self.limit >= 1, "something can be told"
@@ -63,11 +94,21 @@ class Coefficients:
     @property
     def values(self) -> int:
         """F: how many coefficients there are."""
-        return sum(self.groups)
+        return sum(self.groups) + self.sparse.values
+
+    @property
+    def exponents(self) -> int:
+        """How many there are."""
+        return len(self.groups) + (self.sparse.told > 0)
+
+    @property
+    def rows_at(self) -> int:
+        """Where the rows of the sparse slot begin in a payload."""
+        return self.exponents + (sum(self.groups) + 7) // 8
 
     @property
     def size(self) -> int:
-        return len(self.groups) + (self.values + 7) // 8 + LOSS_BYTES
+        return self.rows_at + self.sparse.told * self.sparse.row_bytes + LOSS_BYTES
 
     @property
     def exponent_max(self) -> int:
@@ -80,8 +121,21 @@ class Coefficients:
         return 1 << self.exponent_max - 1
 
     def admits(self, probes: Sequence[Told]) -> bool:
-        size, groups, most = self.size, len(self.groups), self.exponent_max
-        return all(isinstance(told, bytes) and len(told) == size and max(told[:groups]) <= most for told in probes)
+        size, count, most = self.size, self.exponents, self.exponent_max
+        return all(
+            isinstance(told, bytes) and len(told) == size and max(told[:count]) <= most and self._has_rows(told)
+            for told in probes
+        )
+
+    def _has_rows(self, payload: bytes) -> bool:
+        """Are they rows of the sparse slot, each of them once?"""
+        if not self.sparse.told:
+            return True
+        starts = range(self.rows_at, self.size - LOSS_BYTES, self.sparse.row_bytes)
+        rows = [int.from_bytes(payload[at : at + 2], "little") for at in starts]
+        told = [row for row in rows if row < self.sparse.rows]
+        is_rest_empty = rows[len(told) :].count(NO_ROW) == len(rows) - len(told)
+        return is_rest_empty and all(one < other for one, other in pairwise(told))
 
 
 Telling = Pairs | Coefficients

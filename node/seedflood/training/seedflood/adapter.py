@@ -139,7 +139,7 @@ def _factorise(replica: Replica, index: int, rank: int) -> Factors:
         return Factors(torch.zeros(shape[0], 1), torch.zeros(1, shape[1]))
     if len(parts) <= epochs_max:
         rights = [basis.v_NR.T for basis, _ in parts if basis.v_NR is not None]
-        return Factors(torch.cat([basis.u_MR @ a for basis, a in parts], dim=1), torch.cat(rights))
+        return Factors(torch.cat([basis.left(a) for basis, a in parts], dim=1), torch.cat(rights))
     change_MN = replica.change(index).to(torch.float64)
     left_MX, values_X, right_XN = torch.linalg.svd(change_MN, full_matrices=False)
     root_K, lost = values_X[:width].sqrt(), float(values_X[width:].square().sum())

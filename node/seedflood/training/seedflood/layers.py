@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from seedflood.errors import ModelError
@@ -82,9 +83,10 @@ class Live:
 class LiveSlot:
     """One distinct parameter, its basis in the current epoch, and its place among the increments.
 
-    u_MR, v_KR (vectors have none): float32 on the model's device. places: its part of the F increments.
+    u_MR, v_KR (vectors have none): of the basis, float32 on the model's device. places: its part of the F increments.
     """
 
+    basis: SlotBasis
     u_MR: Tensor
     v_KR: Tensor
     places: slice
@@ -99,17 +101,16 @@ class LiveSlot:
 
     def bind(self, basis: SlotBasis, places: slice) -> None:
         """Takes the basis of an epoch."""
+        self.basis, self.places = basis, places
         self.u_MR = basis.u_MR
         if basis.v_NR is not None:
             self.v_KR = basis.v_NR
-        self.places = places
 
     @property
     def a(self) -> Tensor:
-        """(P, R, R) of a matrix, (P, R) of a vector: a view."""
+        """(P, R, R) of a matrix, (P, Y, R) by rows, (P, R) of a vector: a view."""
         a_PX = self.live.a_PF[:, self.places]
-        rank = self.u_MR.shape[1]
-        return a_PX.view(-1, rank, rank) if self.slot.is_matrix else a_PX
+        return a_PX.view(len(a_PX), -1, self.u_MR.shape[1]) if self.slot.is_matrix else a_PX
 
     def vectors(self) -> Tensor:
         """The values of a one-dimensional parameter in each variant, `w + U a`: (P, M) float32.
@@ -138,6 +139,24 @@ class LiveSlot:
         return (
             functional.embedding(index_N, self.parameter) if self.quantised is None else self.quantised.lookup(index_N)
         )
+
+    def left(self, index: Tensor | slice) -> Tensor:
+        """Rows of `U A` by rows, (X, R). Gradients have one variant."""
+        (a_YR,) = self.a
+        return self.basis.left(a_YR, index)
+
+    def outer(self, x_NK: Tensor, index: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """`x V A^T U^T`, or some columns of it, as two factors: (N, R) and (X, R)."""
+        inner_NR = x_NK.to(torch.float32) @ self.v_KR
+        if self.basis.row_M is not None:
+            return inner_NR, self.left(index)
+        return self.project(inner_NR, from_rows=False), self.u_MR[index]
+
+    def looked_up(self, index_N: Tensor) -> Tensor:
+        """Rows of `U A`, (N, R)."""
+        if self.basis.row_M is not None:
+            return self.left(index_N)
+        return self.project(functional.embedding(index_N, self.u_MR), from_rows=True)
 
     def project(self, inner_NR: Tensor, *, from_rows: bool) -> Tensor:
         """Multiplies with A, between the two bases: inner A (from_rows: inner = x U), or inner A^T (inner = x V)."""
@@ -222,9 +241,7 @@ class LiveLinear(LiveProduct, nn.Linear):
     def outputs(self, x_NK: Tensor, index: Tensor | slice = ALL) -> Tensor:
         """Some of the outputs, at no more than their own cost."""
         slot = self.slots["weight"]
-        inner_NR = x_NK.to(torch.float32) @ slot.v_KR
-        outer_NR = slot.project(inner_NR, from_rows=False)
-        y_NM = add_increment(slot.outputs(x_NK, index), outer_NR, slot.u_MR[index])
+        y_NM = add_increment(slot.outputs(x_NK, index), *slot.outer(x_NK, index))
         return self.add_bias(y_NM, index)
 
 
@@ -245,9 +262,7 @@ class LiveEmbedding(LiveModule, nn.Embedding):
         index = self.repeated(input, features=0)
         index_N = index.reshape(-1)
         slot = self.slots["weight"]
-        inner_NR = functional.embedding(index_N, slot.u_MR)
-        y_NK = slot.lookup(index_N)
-        y_NK = add_increment(y_NK, slot.project(inner_NR, from_rows=True), slot.v_KR)
+        y_NK = add_increment(slot.lookup(index_N), slot.looked_up(index_N), slot.v_KR)
         return y_NK.view(*index.shape, -1)
 
 
@@ -339,7 +354,8 @@ def find_slots(model: nn.Module) -> list[tuple[Slot, nn.Parameter]]:
 def _slots_of(model: nn.Module, modules: Iterable[nn.Module]) -> list[tuple[Slot, nn.Parameter]]:
     trained = {id(parameter) for module in modules for parameter in _own_parameters(module).values()}
     parameters = {name: one for name, one in distinct_parameters(model) if id(one) in trained}
-    slots = in_order(Slot(name, tuple(parameter.shape)) for name, parameter in parameters.items())
+    words = model.get_input_embeddings().weight if isinstance(model, PreTrainedModel) else None
+    slots = in_order(Slot(name, tuple(one.shape), one is words) for name, one in parameters.items())
     return [(slot, parameters[slot.name]) for slot in slots]
 
 

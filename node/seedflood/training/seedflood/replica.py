@@ -78,8 +78,9 @@ class Replica:
         self.default_rate = default_learning_rate(settings, shapes, run.objective.task)
         self.learning_rate = settings.learning_rate or self.default_rate
         left = past_size(run.clients if settings.window == "strict" else 0)
-        self.subspace = Subspace([slot.slot for slot in self.slots], run_seed=run.seed, rank=settings.rank, left=left)
-        if settings.estimate == "gradient":
+        slots, has_gradients = [slot.slot for slot in self.slots], settings.estimate == "gradient"
+        self.subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=left, by_rows=has_gradients)
+        if has_gradients:
             fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
@@ -199,8 +200,7 @@ class Replica:
         add it again."""
         if self.epoch in self._out:
             return
-        bases = [SlotBasis(slot.u_MR, slot.v_KR if slot.slot.is_matrix else None) for slot in self.slots]
-        self._fold(self.epoch, self._coefficients[self.epoch], bases)
+        self._fold(self.epoch, self._coefficients[self.epoch], [slot.basis for slot in self.slots])
 
     def digest(self) -> bytes:
         """32 bytes over the coefficients of all epochs that are not zero."""
@@ -242,8 +242,7 @@ class Replica:
     def weight(self, index: int) -> Tensor:
         """The weight of slot number `index` with the open epoch folded in: a float32 copy in host memory."""
         slot = self.slots[index]
-        v_NR = slot.v_KR.cpu() if slot.slot.is_matrix else None
-        return _add_increment(_copy_master(self._masters()[index]), SlotBasis(slot.u_MR.cpu(), v_NR), slot.a[0].cpu())
+        return _add_increment(_copy_master(self._masters()[index]), slot.basis.to("cpu"), slot.a[0].cpu())
 
     def parts(self, index: int) -> Iterator[tuple[SlotBasis, Tensor]]:
         """What each epoch that counts has changed of slot number `index`: its basis and A, float32 in host memory."""
@@ -347,14 +346,13 @@ class Replica:
             basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
             a = self.subspace.part(a_F, index)
             if slot.quantised is not None and basis.v_NR is not None:
-                slot.quantised.fold(epoch, basis.u_MR @ a.to(self.base.device), basis.v_NR.T)
+                slot.quantised.fold(epoch, basis.left(a.to(self.base.device)), basis.v_NR.T)
                 continue
             master = self._master(slot.slot.name, slot.parameter)
             if master is slot.parameter:
                 _add_increment(master, basis, a.to(master.device))
                 continue
-            v_NR = None if basis.v_NR is None else basis.v_NR.cpu()
-            _add_increment(master, SlotBasis(basis.u_MR.cpu(), v_NR), a)
+            _add_increment(master, basis.to("cpu"), a)
             slot.parameter.copy_(master)
 
     def _quantise(self, kind: Quantisation) -> None:
@@ -382,4 +380,4 @@ def _add_increment(weight: Tensor, basis: SlotBasis, a: Tensor) -> Tensor:
     """`weight += U A V^T` (or `U a`) in place, all float32 on one device."""
     if basis.v_NR is None:
         return weight.addmv_(basis.u_MR, a)
-    return weight.addmm_(basis.u_MR @ a, basis.v_NR.T)
+    return weight.addmm_(basis.left(a), basis.v_NR.T)

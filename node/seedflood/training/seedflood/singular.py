@@ -46,12 +46,13 @@ PIVOT_LEAST = 2.0**-32
 
 
 def fix_singular_columns(subspace: Subspace, count: int, weights: Sequence[Tensor]) -> None:
-    """Makes the first columns of every matrix's bases singular vectors, in every epoch.
+    """Makes the first columns of every matrix's bases singular vectors, in every epoch; not of a slot by rows,
+    which learned less with them.
 
     weights: of the base model, float32, in the order of the slots.
     """
     for index, (slot, weight) in enumerate(zip(subspace.slots, weights, strict=True)):
-        if slot.is_matrix and count:
+        if slot.is_matrix and count and not subspace.is_by_rows(slot):
             key = randomness.derive_key("singular vectors", slot.name)
             subspace.fix(index, singular_vectors(weight, count, key))
 

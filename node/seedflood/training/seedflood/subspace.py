@@ -9,9 +9,14 @@ The sign s is one bit of the Philox block that chooses the coordinate, drawn for
 sign: all slots then move the same way in every update, and on average the slope of one slot is added to all others,
 too.
 
+**The embeddings of tokens** are a slot by rows, if gradients are told: drawn combinations of all rows reach little of
+it, because a batch has a slope in the rows of its own tokens alone. So row m of the increments is row `m mod Y` of A,
+and A has Y rows. Tokenizers number frequent tokens first, so few of these share a row. What that buys: see
+benchmarks/RESULTS.md, 26 November.
+
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
-epoch in one flat tensor (R * R per matrix, R per vector, slots by kind and layer). E numbers stand for an
-epoch: these F, and L that it leaves to the next one (`control.Past`).
+epoch in one flat tensor (R * R per matrix, Y * R of a slot by rows, R per vector, slots by kind and layer). E numbers
+stand for an epoch: these F, and L that it leaves to the next one (`control.Past`).
 """
 
 import hashlib
@@ -27,13 +32,18 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from seedflood.protocol import packing
+from seedflood.protocol.seedflood.payload import NOTHING, Sparse
 from seedflood.training import randomness
 
 GROUP_RANKS = 12
 """The ranks of the slots that share a scale: six slots at rank 2, where scales of their own would be most of a payload.
 Above rank 6 each slot has its own, for they are little there."""
+
+ROWS_PER_RANK, TOLD_PER_RANK = 64, 4
+"""The rows of A in a slot by rows, and those that an update tells at most, for each rank."""
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18
 """How many updates x slots are drawn at once: some 20 MB, however many updates a catch-up brings."""
@@ -41,10 +51,12 @@ ACCUMULATE_ELEMENTS_MAX = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One distinct parameter: its name (if tied, the least of its names) and its shape, (M, N) or (M,)."""
+    """One distinct parameter: its name (if tied, the least of its names) and its shape, (M, N) or (M,). has_tokens: has
+    it the embeddings of tokens?"""
 
     name: str
     shape: tuple[int, ...]
+    has_tokens: bool = False
 
     @property
     def is_matrix(self) -> bool:
@@ -58,10 +70,21 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SlotBasis:
-    """u_MR: basis of the rows, v_NR: of the columns (None for vectors), both float32."""
+    """u_MR: basis of the rows, v_NR: of the columns (None for vectors), both float32. row_M: of a slot by rows, whose
+    u_MR is empty: the row of A that each row of the parameter goes by, int64."""
 
     u_MR: Tensor
     v_NR: Tensor | None
+    row_M: Tensor | None = None
+
+    def left(self, a: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+        """Rows of `U A`: (X, R) of a matrix, (X,) of a vector."""
+        return self.u_MR[index] @ a if self.row_M is None else functional.embedding(self.row_M[index], a)
+
+    def to(self, device: torch.device | str) -> "SlotBasis":
+        u_MR, v_NR, row_M = (None if one is None else one.to(device) for one in (self.u_MR, self.v_NR, self.row_M))
+        assert u_MR is not None
+        return SlotBasis(u_MR, v_NR, row_M)
 
 
 class Moves(NamedTuple):
@@ -76,8 +99,13 @@ class Moves(NamedTuple):
 
 
 def in_order(slots: Iterable[Slot]) -> tuple[Slot, ...]:
-    """By kind, and by layer within it: what shares a scale stands together (`telling`)."""
-    return tuple(sorted(slots, key=lambda slot: (slot.kind, [*map(int, re.findall("[0-9]+", slot.name))], slot.name)))
+    """By kind, and by layer within it: what shares a scale stands together (`telling`). Embeddings of tokens come
+    last."""
+
+    def place(slot: Slot) -> tuple[bool, str, list[int], str]:
+        return slot.has_tokens, slot.kind, [*map(int, re.findall("[0-9]+", slot.name))], slot.name
+
+    return tuple(sorted(slots, key=place))
 
 
 class Subspace:
@@ -86,16 +114,20 @@ class Subspace:
     Only fixed columns are not: they follow from the base model (`singular`).
     """
 
-    def __init__(self, slots: Iterable[Slot], *, run_seed: int, rank: int, left: int = 3) -> None:
-        """left: L."""
+    def __init__(
+        self, slots: Iterable[Slot], *, run_seed: int, rank: int, left: int = 3, by_rows: bool = False
+    ) -> None:
+        """left: L. by_rows: are embeddings of tokens a slot by rows?"""
         self.slots: tuple[Slot, ...] = in_order(slots)
         self.run_seed = run_seed
         self.rank = rank
-        sizes = [rank * rank if slot.is_matrix else rank for slot in self.slots]
+        self.sparse = self._sparse() if by_rows else NOTHING
+        sizes = [self.sparse.values if self.is_by_rows(slot) else rank ** len(slot.shape) for slot in self.slots]
         self.sizes: tuple[int, ...] = tuple(sizes)
         self.size = sum(sizes)
         self._left = left
-        kinds = [[*kind] for _, kind in groupby(zip(self.slots, sizes, strict=True), lambda one: one[0].kind)]
+        dense = [one for one in zip(self.slots, sizes, strict=True) if not self.is_by_rows(one[0])]
+        kinds = [[*kind] for _, kind in groupby(dense, lambda one: one[0].kind)]
         length = max(1, GROUP_RANKS // rank)
         groups = [kind[at : at + length] for kind in kinds for at in range(0, len(kind), length)]
         self.groups: tuple[int, ...] = tuple(sum(size for _, size in group) for group in groups)
@@ -108,6 +140,16 @@ class Subspace:
         self._keys = lru_cache(maxsize=4)(self._derive_keys)
         self._fixed: dict[int, tuple[Tensor, Tensor]] = {}
 
+    def _sparse(self) -> Sparse:
+        words = self.slots[-1]  # `in_order`
+        if not words.has_tokens:
+            return NOTHING
+        rows = min(words.shape[0], ROWS_PER_RANK * self.rank)
+        return Sparse(min(rows, TOLD_PER_RANK * self.rank), rows, self.rank)
+
+    def is_by_rows(self, slot: Slot) -> bool:
+        return slot.has_tokens and self.sparse != NOTHING
+
     def fix(self, index: int, columns: tuple[Tensor, Tensor]) -> None:
         """Fixes the first columns of U and V of a matrix, in every epoch; the others are drawn. index: number of the
         slot."""
@@ -116,6 +158,10 @@ class Subspace:
     def basis(self, epoch: int, index: int, device: torch.device | str = "cpu") -> SlotBasis:
         """The basis of slot number `index` in an epoch, on a device."""
         slot = self.slots[index]
+        if self.is_by_rows(slot):
+            row_M = torch.arange(slot.shape[0], device=device) % self.sparse.rows
+            v_NR = self._draw_side("v", epoch, slot, slot.shape[1], device)
+            return SlotBasis(v_NR.new_zeros(0, self.rank), v_NR, row_M)
         sides = [self._draw_side(side, epoch, slot, rows, device) for side, rows in zip("uv", slot.shape, strict=False)]
         for side_XR, columns_XH in zip(sides, self._fixed.get(index, ()), strict=False):
             side_XR[:, : columns_XH.shape[1]] = columns_XH
@@ -140,8 +186,11 @@ class Subspace:
 
     def lengths(self) -> numpy.ndarray[Any, numpy.dtype[numpy.float64]]:
         """(F,): how far an increment of 1 moves its parameter: sqrt(M N) of a matrix, the Frobenius norm of
-        u v^T. A vector counts as a diagonal matrix, M."""
+        u v^T. A vector counts as a diagonal matrix, M. In a slot by rows a row moves as far as one of a matrix N x N:
+        sqrt(R) times as far in each coordinate, since it has only R of its own."""
         lengths = [math.sqrt(slot.shape[0] * slot.shape[-1]) for slot in self.slots]
+        if self.sparse != NOTHING:
+            lengths[-1] = self.slots[-1].shape[1] / math.sqrt(self.rank)
         return numpy.repeat(lengths, self.sizes)
 
     @property
@@ -175,12 +224,12 @@ class Subspace:
     def places_of(self, index: int) -> slice:
         """Where slot number `index` stands in a flat tensor."""
         start = self.offsets[index]
-        return slice(start, start + (self.rank**2 if self.slots[index].is_matrix else self.rank))
+        return slice(start, start + self.sizes[index])
 
     def part(self, flat_F: Tensor, index: int) -> Tensor:
-        """The view of slot number `index` in a flat tensor: (R, R) of a matrix, (R,) of a vector."""
+        """The view of slot number `index` in a flat tensor: (R, R) of a matrix, (Y, R) by rows, (R,) of a vector."""
         part = flat_F[self.places_of(index)]
-        return part.view(self.rank, self.rank) if self.slots[index].is_matrix else part
+        return part.view(-1, self.rank) if self.slots[index].is_matrix else part
 
     def pack(self, sum_E: Tensor) -> bytes:
         """Little-endian int64 in the order of the slots, packed."""

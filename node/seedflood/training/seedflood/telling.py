@@ -10,13 +10,14 @@ is normal) and takes an eighth of the bits, and Adam goes by signs more than by 
 three times as many ranks, and teach more (benchmarks/RESULTS.md, 25 November; signs alone: arXiv 1802.04434). What is
 left out of one step is not told with the next: of noise that is more noise, and was worse.
 
-Shapes: F coefficients, K groups or pairs (subspace.py).
+Shapes: F coefficients, K groups or pairs (subspace.py), Y rows and X columns of a sparse slot, T rows of it that are
+told.
 """
 
 import math
 from collections.abc import Sequence
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from seedflood.config import SeedfloodSettings
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, SCALAR_MAX, SCALAR_UNIT_BITS, Told, Update
-from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling, encode_loss
+from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Pairs, Sparse, Telling, encode_loss
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.estimate import Measurement, to_told_loss
 from seedflood.training.seedflood.gradient import Gradient
@@ -48,7 +49,7 @@ def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
     if settings.estimate != "gradient":
         return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS))
     limit = _limit(settings, COEFFICIENT_UNIT_BITS)
-    return Coefficients(subspace.groups, COEFFICIENT_UNIT_BITS, limit)
+    return Coefficients(subspace.groups, COEFFICIENT_UNIT_BITS, limit, subspace.sparse)
 
 
 def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
@@ -62,29 +63,71 @@ def tell(telling: Coefficients, slopes: Gradient) -> Measurement:
     if math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all()):
         payload, is_clipped = quantise(telling, wanted_F, slopes.loss)
         return Measurement(payload, slopes.loss, True, is_clipped)
-    return Measurement(bytes(telling.size - LOSS_BYTES) + encode_loss(LOSS_MAX), slopes.loss, False, False)
+    nothing, _ = quantise(telling, numpy.zeros_like(wanted_F))
+    return Measurement(nothing[:-LOSS_BYTES] + encode_loss(LOSS_MAX), slopes.loss, False, False)
 
 
 def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tuple[bytes, bool]:
     """(signs, with the mean size of each group to the nearest power of two; whether one is cut off at the largest that
     can be told). loss: finite."""
-    counts = numpy.asarray(telling.groups)
+    counts, sparse = numpy.asarray(telling.groups), telling.sparse
     starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
-    mean_K = numpy.add.reduceat(numpy.abs(wanted_F), starts) / counts * 2.0**telling.unit_bits
-    _, exponent_K = numpy.frexp(mean_K * math.sqrt(2))
+    dense_F, wanted_YX = numpy.split(wanted_F, [counts.sum()])
+    told = _pick(sparse, wanted_YX.reshape(sparse.rows, sparse.columns))
+    mean_K = numpy.add.reduceat(numpy.abs(dense_F), starts) / counts
+    if sparse.told:
+        mean_K = numpy.append(mean_K, told.mean)
+    _, exponent_K = numpy.frexp(mean_K * math.sqrt(2) * 2.0**telling.unit_bits)
     is_clipped = bool((exponent_K > telling.exponent_max).any())
     exponent_K = numpy.clip(exponent_K, 0, telling.exponent_max).astype(numpy.uint8)
-    bits = numpy.packbits(wanted_F > 0, bitorder="little")
-    return exponent_K.tobytes() + bits.tobytes() + encode_loss(to_told_loss(loss)), is_clipped
+    bits = numpy.packbits(dense_F > 0, bitorder="little")
+    loss_bytes = encode_loss(to_told_loss(loss))
+    return exponent_K.tobytes() + bits.tobytes() + told.rows + loss_bytes, is_clipped
+
+
+class _Picked(NamedTuple):
+    """rows: of a sparse slot, as they stand in a payload. mean: of the sizes of their coefficients."""
+
+    rows: bytes
+    mean: float
+
+
+def _pick(sparse: Sparse, wanted_YX: Floats) -> _Picked:
+    """The rows with the largest coefficients."""
+    if not sparse.told:
+        return _Picked(b"", 0.0)
+    size_Y = numpy.abs(wanted_YX).sum(axis=1)
+    count = min(sparse.told, int(numpy.count_nonzero(size_Y)))
+    row_T = numpy.sort(numpy.argsort(-size_Y, kind="stable")[:count])
+    entry_T = numpy.zeros(sparse.told, _entry(sparse))
+    entry_T["row"], entry_T["bits"] = NO_ROW, 0
+    entry_T["row"][:count] = row_T
+    entry_T["bits"][:count] = numpy.packbits(wanted_YX[row_T] > 0, axis=1, bitorder="little")
+    return _Picked(entry_T.tobytes(), float(size_Y[row_T].mean()) / sparse.columns if count else 0.0)
+
+
+def _entry(sparse: Sparse) -> numpy.dtype[Any]:
+    return numpy.dtype([("row", "<u2"), ("bits", numpy.uint8, (sparse.row_bytes - 2,))])
 
 
 def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
     """All F integers of an admitted payload."""
-    groups = len(telling.groups)
-    exponent_K = numpy.frombuffer(payload, numpy.uint8, groups).astype(numpy.int64)
-    bits = numpy.frombuffer(payload[groups:-LOSS_BYTES], numpy.uint8)
-    sign_F = numpy.unpackbits(bits, count=telling.values, bitorder="little").astype(numpy.int64) * 2 - 1
-    return sign_F * numpy.repeat(numpy.left_shift(1, exponent_K) >> 1, telling.groups)
+    size_K = numpy.left_shift(1, numpy.frombuffer(payload, numpy.uint8, telling.exponents).astype(numpy.int64)) >> 1
+    counts, sparse = numpy.asarray(telling.groups), telling.sparse
+    bits = numpy.frombuffer(payload[telling.exponents : telling.rows_at], numpy.uint8)
+    told_F = numpy.zeros(telling.values, numpy.int64)
+    dense_F, told_YX = numpy.split(told_F, [counts.sum()])  # views
+    dense_F[:] = _signs(bits, len(dense_F)) * numpy.repeat(size_K[: len(counts)], counts)
+    if sparse.told:
+        entry_T = numpy.frombuffer(payload, _entry(sparse), sparse.told, telling.rows_at)
+        entry_T = entry_T[entry_T["row"] != NO_ROW]
+        told_YX.reshape(sparse.rows, -1)[entry_T["row"]] = _signs(entry_T["bits"], sparse.columns) * size_K[-1]
+    return told_F
+
+
+def _signs(bits: numpy.ndarray[Any, numpy.dtype[numpy.uint8]], count: int) -> Integers:
+    """1 or -1, `count` in the last dimension."""
+    return numpy.unpackbits(bits, axis=-1, count=count, bitorder="little").astype(numpy.int64) * 2 - 1
 
 
 class Reader:
