@@ -31,8 +31,8 @@ from seedflood.storage.tables import Meta
 if TYPE_CHECKING:
     from seedflood.storage.journal import Journal
 
-FORMAT_VERSION = 8
-"""Formats up to 6 were packed bytes; rows of this one are protobuf."""
+FORMAT_VERSION = 9
+"""Formats up to 6 were packed bytes; rows of this one are protobuf. Up to 8 no rows of tokens were told."""
 
 PAGE_BYTES = 4096
 DAMAGED_SUFFIX = ".damaged"

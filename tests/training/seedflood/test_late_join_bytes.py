@@ -23,13 +23,14 @@ STEPS = 1000
 def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_bytes():
     with torch.device("meta"):
         model = OPTForCausalLM(OPTConfig())
-    slots = [Slot(name, tuple(parameter.shape)) for name, parameter in distinct_parameters(model)]
+    words = model.get_input_embeddings().weight
+    slots = [Slot(name, tuple(one.shape), one is words) for name, one in distinct_parameters(model)]
     parameters = sum(parameter.numel() for parameter in model.parameters())
     assert 125e6 < parameters < 126e6
     run = RunSettings.of(estimate="gradient", clients=len(ORIGINS), steps=STEPS)
     settings = run.seedflood
     assert (settings.rank, settings.has_adam, settings.window) == (16, True, "strict")
-    subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=past_size(run.clients))
+    subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=past_size(run.clients), by_rows=True)
     telling = telling_of(settings, subspace)
     rng = numpy.random.default_rng(1)
     updates = [

@@ -1,9 +1,11 @@
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import permuted, some_updates
 
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
+from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Sparse
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood import subspace as subspace_module
 from seedflood.training.seedflood.subspace import Slot, Subspace
@@ -35,6 +37,33 @@ def test_a_slot_draws_the_same_basis_and_coordinates_whatever_other_slots_there_
     assert torch.equal(alone.basis(3, 0).v_NR, together.basis(3, 2).v_NR)
     seeds = torch.arange(50)
     assert torch.equal(alone.coordinates(3, seeds)[1][:, 0], together.coordinates(3, seeds)[1][:, 2])
+
+
+WORDS = Slot("a.words", (300, 7), has_tokens=True)
+
+
+def test_a_slot_by_rows_comes_last_and_each_of_its_rows_moves_alone_or_with_those_that_share_its_row_of_a():
+    subspace = Subspace([WORDS, *SLOTS], run_seed=1, rank=2, by_rows=True)
+    assert subspace.slots[-1] == WORDS
+    assert subspace.sparse == Sparse(told=8, rows=256, columns=2)
+    basis = subspace.basis(0, 3)
+    flat_F = torch.zeros(subspace.size)
+    subspace.part(flat_F, 3)[1, 0] = 1.0
+    changed_MN = basis.left(subspace.part(flat_F, 3)) @ basis.v_NR.T
+    assert changed_MN.any(dim=1).nonzero().flatten().tolist() == [1, 257]
+    assert torch.equal(changed_MN[257], basis.v_NR[:, 0])
+    assert basis.left(subspace.part(flat_F, 3), torch.tensor([257, 0, 1])).tolist() == [[1, 0], [0, 0], [1, 0]]
+    assert subspace.lengths()[-1] == 2 * 7 / 2**0.5
+    assert not torch.equal(subspace.basis(1, 3).v_NR, basis.v_NR)
+
+
+@pytest.mark.parametrize(("rank", "rows"), [(1, 128), (8, 1024), (1024, NO_ROW - 1)])
+def test_no_slot_by_rows_has_more_rows_than_a_payload_can_number(rank, rows):
+    words = Slot("words", (1 << 18, 7), has_tokens=True)
+    sparse = Subspace([words, *SLOTS], run_seed=1, rank=rank, by_rows=True).sparse
+    assert sparse == Sparse(4 * rank, rows, rank)
+    assert Subspace([words, *SLOTS], run_seed=1, rank=rank).sparse == NOTHING
+    assert Subspace(SLOTS, run_seed=1, rank=rank, by_rows=True).sparse == NOTHING
 
 
 def test_bases_differ_between_seeds_epochs_names_and_sides():

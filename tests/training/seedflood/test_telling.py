@@ -138,7 +138,8 @@ def test_sums_of_payloads_know_no_order(order):
 def test_bundles_of_an_open_epoch_are_less_than_a_hundredth_of_a_model():
     run = RunSettings.of(estimate="gradient", clients=4)
     slots = opt_slots(layers=12, width=768, words=50272, positions=2050)
-    told = telling_of(run.seedflood, Subspace(slots, run_seed=run.seed, rank=run.seedflood.rank))
+    subspace = Subspace(slots, run_seed=run.seed, rank=run.seedflood.rank, by_rows=True)
+    told = telling_of(run.seedflood, subspace)
     model_bytes = 4 * sum(math.prod(slot.shape) for slot in slots)
     assert run.clients * run.seedflood.refresh_period * told.size < model_bytes / 100
 
@@ -151,7 +152,7 @@ def opt_slots(layers, width, words, positions):
         for name, shape in inner:
             shapes |= {f"{layer}.{name}.weight": shape, f"{layer}.{name}.bias": shape[:1]}
         shapes |= {f"{layer}.{norm}.{part}": (width,) for norm in ("norm1", "norm2") for part in ("weight", "bias")}
-    return [Slot(name, shape) for name, shape in shapes.items()]
+    return [Slot(name, shape, name == "words") for name, shape in shapes.items()]
 
 
 def test_at_low_ranks_slots_of_one_kind_in_neighbouring_layers_have_one_scale():

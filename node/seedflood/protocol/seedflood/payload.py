@@ -13,8 +13,7 @@ value of the groups, the first one lowest in its byte. Then the rows of the spar
 bytes, in ascending order, and its bits, from the next whole byte on. If fewer rows are told than there is place for,
 the others have the number 65535 and mean nothing. Under an exponent of 1 or more a bit means the integer 2^(e - 1) if
 it is set and -2^(e - 1) if not; under 0 it means 0. 0 <= e <= exponent_max, so that none is larger than SCALAR_MAX.
-Bits that mean nothing are ignored.
-The last two bytes are what the origin lost on its batch, in units of 2^-11.
+Bits that mean nothing are ignored. The last two bytes are what the origin lost on its batch, in units of 2^-11.
 
 A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
 larger is refused, and honest hosts cut off what they measured before they tell it.

@@ -108,7 +108,7 @@ class Hello:
     member: Member
     members: tuple[Member, ...] = ()
     frontier: tuple[Held, ...] = ()
-    protocol_version: int = 6
+    protocol_version: int = 7
     roster: Roster | None = None
     form: bytes = b""
 

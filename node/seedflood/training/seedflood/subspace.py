@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seedflood.protocol import packing
-from seedflood.protocol.seedflood.payload import NOTHING, Sparse
+from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Sparse
 from seedflood.training import randomness
 
 GROUP_RANKS = 12
@@ -144,7 +144,7 @@ class Subspace:
         words = self.slots[-1]  # `in_order`
         if not words.has_tokens:
             return NOTHING
-        rows = min(words.shape[0], ROWS_PER_RANK * self.rank)
+        rows = min(words.shape[0], ROWS_PER_RANK * self.rank, NO_ROW - 1)
         return Sparse(min(rows, TOLD_PER_RANK * self.rank), rows, self.rank)
 
     def is_by_rows(self, slot: Slot) -> bool:
@@ -186,11 +186,12 @@ class Subspace:
 
     def lengths(self) -> numpy.ndarray[Any, numpy.dtype[numpy.float64]]:
         """(F,): how far an increment of 1 moves its parameter: sqrt(M N) of a matrix, the Frobenius norm of
-        u v^T. A vector counts as a diagonal matrix, M. In a slot by rows a row moves as far as one of a matrix N x N:
-        sqrt(R) times as far in each coordinate, since it has only R of its own."""
+        u v^T. A vector counts as a diagonal matrix, M. In a slot by rows a row moves half as far as one of a matrix
+        N x N (sqrt(R) / 2 times as far in each coordinate, since it has only R of its own): words are soon learned by
+        heart where there are few texts."""
         lengths = [math.sqrt(slot.shape[0] * slot.shape[-1]) for slot in self.slots]
         if self.sparse != NOTHING:
-            lengths[-1] = self.slots[-1].shape[1] / math.sqrt(self.rank)
+            lengths[-1] = 2 * self.slots[-1].shape[1] / math.sqrt(self.rank)
         return numpy.repeat(lengths, self.sizes)
 
     @property
