@@ -53,7 +53,7 @@ def test_a_slot_by_rows_comes_last_and_each_of_its_rows_moves_alone_or_with_thos
     assert changed_MN.any(dim=1).nonzero().flatten().tolist() == [1, 257]
     assert torch.equal(changed_MN[257], basis.v_NR[:, 0])
     assert basis.left(subspace.part(flat_F, 3), torch.tensor([257, 0, 1])).tolist() == [[1, 0], [0, 0], [1, 0]]
-    assert subspace.lengths()[-1] == 2 * 7 / 2**0.5
+    assert subspace.lengths()[-1] == 8 * 7 / 2
     assert not torch.equal(subspace.basis(1, 3).v_NR, basis.v_NR)
 
 
@@ -64,6 +64,8 @@ def test_no_slot_by_rows_has_more_rows_than_a_payload_can_number(rank, rows):
     assert sparse == Sparse(4 * rank, rows, rank)
     assert Subspace([words, *SLOTS], run_seed=1, rank=rank).sparse == NOTHING
     assert Subspace(SLOTS, run_seed=1, rank=rank, by_rows=True).sparse == NOTHING
+    few = Slot("words", (8 * rank, 7), has_tokens=True)
+    assert Subspace([few, *SLOTS], run_seed=1, rank=rank, by_rows=True).sparse == NOTHING
 
 
 def test_bases_differ_between_seeds_epochs_names_and_sides():

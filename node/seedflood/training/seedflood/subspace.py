@@ -9,10 +9,10 @@ The sign s is one bit of the Philox block that chooses the coordinate, drawn for
 sign: all slots then move the same way in every update, and on average the slope of one slot is added to all others,
 too.
 
-**The embeddings of tokens** are a slot by rows, if gradients are told: drawn combinations of all rows reach little of
-it, because a batch has a slope in the rows of its own tokens alone. So row m of the increments is row `m mod Y` of A,
-and A has Y rows. Tokenizers number frequent tokens first, so few of these share a row. What that buys: see
-benchmarks/RESULTS.md, 26 November.
+**The embeddings of tokens** are a slot by rows, if gradients are told and the model knows many tokens: drawn
+combinations of all rows reach little of it, because a batch has a slope in the rows of its own tokens alone. So row m
+of the increments is row `m mod Y` of A, and A has Y rows. Tokenizers number frequent tokens first, so few of these
+share a row. What that buys: see benchmarks/RESULTS.md, 26 November.
 
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
 epoch in one flat tensor (R * R per matrix, Y * R of a slot by rows, R per vector, slots by kind and layer). E numbers
@@ -42,8 +42,9 @@ GROUP_RANKS = 12
 """The ranks of the slots that share a scale: six slots at rank 2, where scales of their own would be most of a payload.
 Above rank 6 each slot has its own, for they are little there."""
 
-ROWS_PER_RANK, TOLD_PER_RANK = 128, 4
-"""The rows of A in a slot by rows, and those that an update tells at most, for each rank."""
+ROWS_PER_RANK, TOLD_PER_RANK, FEW_PER_RANK = 128, 4, 8
+"""The rows of A in a slot by rows, those that an update tells at most, and how many tokens drawn columns do reach, for
+each rank."""
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18
 """How many updates x slots are drawn at once: some 20 MB, however many updates a catch-up brings."""
@@ -142,7 +143,7 @@ class Subspace:
 
     def _sparse(self) -> Sparse:
         words = self.slots[-1]  # `in_order`
-        if not words.has_tokens:
+        if not words.has_tokens or words.shape[0] <= FEW_PER_RANK * self.rank:
             return NOTHING
         rows = min(words.shape[0], ROWS_PER_RANK * self.rank, NO_ROW - 1)
         return Sparse(min(rows, TOLD_PER_RANK * self.rank), rows, self.rank)
@@ -186,12 +187,12 @@ class Subspace:
 
     def lengths(self) -> numpy.ndarray[Any, numpy.dtype[numpy.float64]]:
         """(F,): how far an increment of 1 moves its parameter: sqrt(M N) of a matrix, the Frobenius norm of
-        u v^T. A vector counts as a diagonal matrix, M. In a slot by rows a row moves half as far as one of a matrix
-        N x N (sqrt(R) / 2 times as far in each coordinate, since it has only R of its own): words are soon learned by
-        heart where there are few texts."""
+        u v^T. A vector counts as a diagonal matrix, M. In a slot by rows it is 8 N / R, so a row moves as far at any
+        rank (`rates`), and at rank 16 half as far as one of a matrix N x N: words are soon learned by heart where there
+        are few texts."""
         lengths = [math.sqrt(slot.shape[0] * slot.shape[-1]) for slot in self.slots]
         if self.sparse != NOTHING:
-            lengths[-1] = 2 * self.slots[-1].shape[1] / math.sqrt(self.rank)
+            lengths[-1] = 8 * self.slots[-1].shape[1] / self.rank
         return numpy.repeat(lengths, self.sizes)
 
     @property

@@ -8,7 +8,8 @@ differ by three orders of magnitude, and a shift is exact. At low ranks neighbou
 coordinate the gradient of a batch is mostly noise. There a sign is worth two thirds of the number (2 / pi, if the noise
 is normal) and takes an eighth of the bits, and Adam goes by signs more than by sizes anyway. So equal bytes have nearly
 three times as many ranks, and teach more (benchmarks/RESULTS.md, 25 November; signs alone: arXiv 1802.04434). What is
-left out of one step is not told with the next: of noise that is more noise, and was worse.
+left out of one step is not told with the next: of noise that is more noise, and was worse. Of a slot by rows (the
+embeddings of tokens) only the rows with the largest slopes are told.
 
 Shapes: F coefficients, K groups or pairs (subspace.py), Y rows and X columns of a sparse slot, T rows of it that are
 told.
