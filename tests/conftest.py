@@ -22,6 +22,17 @@ settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).parent.parent
 
+RARE = ("docker", "long", "soak")
+"""Marks of tests that few files have."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m long` does not import what has no such test: every worker would take ten seconds of a core for that."""
+    wanted = config.option.markexpr
+    if wanted not in RARE or collection_path.suffix != ".py":
+        return None
+    return f"mark.{wanted}" not in collection_path.read_text() or None
+
 
 def pytest_collection_finish() -> None:
     """As a daemon does it once everything is imported: else each full collection searches all objects of PyTorch."""

@@ -1,6 +1,7 @@
 """The rooms of ARCHITECTURE.md, as a test: what each layer may know."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -377,6 +378,13 @@ def test_every_test_module_has_a_name_of_its_own():
     """pytest imports them by their bare names: of two that share one it takes neither."""
     names = Counter(path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py")
     assert {name for name, count in names.items() if count > 1} == set()
+
+
+def test_a_rare_mark_stands_in_the_file_of_its_tests():
+    """With `-m long` no other file is collected: see conftest.py."""
+    rare = re.compile(r"\bmark\.(docker|long|soak)\b")
+    marked = {path.name for path in Path(__file__).parent.rglob("*.py") if rare.search(path.read_text())}
+    assert {name for name in marked if not name.startswith("test_")} == set()
 
 
 def test_these_checks_can_fail():
