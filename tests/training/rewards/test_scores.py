@@ -158,9 +158,10 @@ def test_tasks_of_reasoning_gym_score_their_own_rows_as_json_spells_them():
     import reasoning_gym
 
     for task in ("chain_sum", "leg_counting", "family_relationships"):
+        score = make_scorer(f"gym:{task}")
         for entry in reasoning_gym.create_dataset(task, size=3, seed=1):
             row = json.loads(json.dumps(entry, default=str))
-            assert make_scorer(f"gym:{task}")(row["question"], entry["answer"], row) == 1.0
+            assert score(row["question"], entry["answer"], row) == 1.0
 
 
 def test_a_file_scores_if_it_is_the_one_that_the_run_names(tmp_path):
