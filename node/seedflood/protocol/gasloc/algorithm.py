@@ -366,11 +366,11 @@ class Gasloc(Algorithm):
 
     @property
     def _first_step(self) -> int:
-        """From which step on we take part: the last one at the latest, to which the closing rounds belong. Else nobody
-        would wait for who had left before them. Who had ended does not come back."""
+        """From which step on we take part. Who had left before the end does so from the last step on at the latest, to
+        which the closing rounds belong: else nobody would wait for it."""
         word = self._presence.membership.spoken(self._presence.ours.origin)
-        has_ended = word is not None and self.has_ended(word)
-        return self.step if has_ended else min(self.step, self._rules.steps - 1)
+        has_left_early = word is not None and word.has_left and not self.has_ended(word)
+        return min(self.step, self._rules.steps - 1) if has_left_early else self.step
 
     def _begin(self, now: float) -> None:
         """Takes part, beginning with a round for which no past life of ours has offered anything."""
