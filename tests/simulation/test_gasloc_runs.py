@@ -45,6 +45,18 @@ def test_every_topology_and_matching_survives_everything(topology, matching):
     assert result.mean_exact is True
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"topology": "star", "seed": 101},  # a host leaves after its local steps, and comes back
+        {"topology": "random-regular", "seed": 67, "closed": True},  # one wanted another replica of its only neighbour
+    ],
+)
+def test_hosts_that_were_linked_all_the_time_have_ended_with_one_replica(plan):
+    """Seeds that once ended with two."""
+    assert_good(simulate(Plan(clients=6, steps=24, **plan)))
+
+
 @pytest.mark.parametrize("clients", [1, 2])
 def test_the_smallest_swarms_survive_everything(clients):
     assert_good(simulate(Plan(clients=clients, topology="path", steps=24)))

@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from gossip import World, unleash
+from gossip import PATIENCE, World, unleash
 
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.messages import Chunk, Offer, decode
@@ -97,6 +97,25 @@ def test_a_host_that_comes_when_all_have_ended_moves_nobody():
     world.finish()
     assert ends(world) == ended
     assert late.taken == 1
+
+
+@pytest.mark.parametrize("rounds", [-1, 0, 2])
+def test_a_host_that_leaves_after_its_local_steps_and_comes_back_ends_with_the_others(rounds):
+    """In the exchange before the closing rounds, or in one of these."""
+    world = make_world(5, how=[{"drift": Fraction(k)} for k in range(5)], steps=16)
+    host, *others = world.hosts
+    round_ = world.rules.training_rounds + rounds
+    world.run(300, until=lambda: host.gasloc.round == round_ and host.gasloc.exchange.is_open)
+    host.do(host.node.leave)
+    host.kill()
+    assert host.gasloc.round >= world.rules.training_rounds
+    world.run(0.2)
+    world.revive(host)
+    world.finish()
+    assert len(ends(world)) == 1
+    assert host.closing
+    assert world.now < PATIENCE.linger_seconds  # nobody has waited in vain
+    assert all(has_said_that_it_ended(one, host) for one in others)
 
 
 def test_who_comes_first_and_dies_is_given_up_for_the_next():

@@ -1,7 +1,7 @@
 """Copies for hosts that join: who crawls, as a donor or as one that is served, keeps no other host out."""
 
 import pytest
-from gossip import World
+from gossip import Bytes, World
 
 from seedflood.protocol.gasloc.copies import PLACES
 from seedflood.protocol.gasloc.messages import (
@@ -138,6 +138,25 @@ def test_who_crawls_loses_its_place_though_it_asks_again_and_again():
     world.plan(late, donor)
     world.run(5, until=lambda: late.adopted)
     assert late.adopted == 1
+
+
+def test_who_rests_from_one_replica_gets_the_one_that_takes_its_place():
+    """It wanted the first one, and had wished for another one before it was offered."""
+    world, (donor, other) = make_world(0, 0)
+    world.drop = lambda sender, receiver, message: isinstance(said(message), Offer)
+    first, second = Bytes(b"first"), Bytes(b"second")
+
+    def want(content):
+        donor.do(lambda now: donor.node.received(other.origin, Opaque(encode(Want(content.digest))), now))
+
+    donor.gasloc.serve.publish(first, world.rules.rounds)
+    want(first)
+    world.run(31)
+    want(first)
+    assert not donor.gasloc.serve.peers
+    donor.gasloc.serve.publish(second, world.rules.rounds)
+    want(second)
+    assert set(donor.gasloc.serve.peers) == {other.origin}
 
 
 @pytest.mark.parametrize("claimed", [1, COPY_BYTES - 1])

@@ -364,6 +364,14 @@ class Gasloc(Algorithm):
         """Is the run over for most of the others?"""
         return self.talk.swarm_round() >= self._rules.rounds
 
+    @property
+    def _first_step(self) -> int:
+        """From which step on we take part. Who had left before the end does so from the last step on at the latest, to
+        which the closing rounds belong: else nobody would wait for it."""
+        word = self._presence.membership.spoken(self._presence.ours.origin)
+        has_left_early = word is not None and word.has_left and not self.has_ended(word)
+        return min(self.step, self._rules.steps - 1) if has_left_early else self.step
+
     def _begin(self, now: float) -> None:
         """Takes part, beginning with a round for which no past life of ours has offered anything."""
         self.fetch.end()
@@ -374,7 +382,7 @@ class Gasloc(Algorithm):
             self.round = self._rules.rounds
         if not self._has_spoken:
             self._has_spoken = True
-            self._presence.take_part(self.step)
+            self._presence.take_part(self._first_step)
         self._outbox.tell("takes part", round=self.round)
         self._begin_round(self.round, now, stands=stands)
 

@@ -42,7 +42,8 @@ ASK_SECONDS = 3.0
 """When all have said no, they are asked again so much later."""
 
 REST_FACTOR = 4
-"""A host that took a copy gets the next one only after this many times as long as the first one took."""
+"""A host that took a copy gets the next one only after this many times as long as the first one took, or once there is
+another replica with which we end."""
 
 
 class Fetch:
@@ -256,6 +257,7 @@ class Serve:
     def publish(self, content: Content, round_: int) -> None:
         """With this replica we end, as far as we know."""
         self.withdraw()
+        self._rest_until.clear()  # nobody has taken anything of this one
         self._final = content, round_
 
     def withdraw(self) -> None:
