@@ -50,6 +50,12 @@ def test_every_topology_and_matching_survives_everything(topology, matching):
     [
         {"topology": "star", "seed": 101},  # a host leaves after its local steps, and comes back
         {"topology": "random-regular", "seed": 67, "closed": True},  # one wanted another replica of its only neighbour
+        {
+            "topology": "bridge",
+            "seed": 3,
+            "closed": True,
+            "profile": "losses",
+        },  # one that joins stands between the others
     ],
 )
 def test_hosts_that_were_linked_all_the_time_have_ended_with_one_replica(plan):

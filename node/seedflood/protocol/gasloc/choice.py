@@ -23,11 +23,12 @@ from collections.abc import Iterable
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
-from seedflood.protocol.gasloc.statement import Result, has_finished, known_graph, stated
+from seedflood.protocol.gasloc.statement import Result, has_finished, known_graph, stated, takes_part
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.view import stated_edges
 
 
 class Choice:
@@ -96,10 +97,11 @@ class Choice:
         return told - self.equal() if self.ours is not None else set()
 
     def awaited(self) -> set[OriginId]:
-        """The hosts that take part, that we can reach, and that do not hold what we hold. Who has finished with another
-        replica may have heard of too few, and still come for this one."""
-        linked = distances(known_graph(self._presence.membership, rounds=self._rules.rounds), self._origin).keys()
-        return linked - self.equal() - {self._origin}
+        """The hosts that take part, that we can reach (also by way of hosts that still join), and that do not hold what
+        we hold. Who has finished with another replica may have heard of too few, and still come for this one."""
+        members, rounds = list(self._presence.membership.all()), self._rules.rounds
+        reached = distances(stated_edges(members), self._origin).keys()
+        return {one.origin for one in members if takes_part(one, rounds)} & reached - self.equal() - {self._origin}
 
     def _way_seconds(self, author: OriginId) -> float:
         """How long it may take until a replica has come from its host to here, or from here to there."""

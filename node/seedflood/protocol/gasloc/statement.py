@@ -94,6 +94,12 @@ def has_finished(member: Member, rounds: int) -> bool:
     return member.has_left and stated(member).round >= rounds
 
 
+def takes_part(member: Member, rounds: int | None = None) -> bool:
+    """rounds: of the run; hosts that have finished it count, too."""
+    is_over = rounds is not None and has_finished(member, rounds)
+    return member.has_spoken and (is_over or not member.has_left)
+
+
 def known_links(
     membership: Membership,
     still: Collection[OriginId],
@@ -131,10 +137,7 @@ def _taking_part(
     membership: Membership, still: Collection[OriginId], origin: OriginId, rounds: int | None
 ) -> Member | None:
     member = membership.get(origin)
-    if member is None or not member.has_spoken or origin in still:
-        return None
-    is_over = rounds is not None and has_finished(member, rounds)
-    return member if is_over or not member.has_left else None
+    return member if member is not None and origin not in still and takes_part(member, rounds) else None
 
 
 def behind(
