@@ -35,8 +35,10 @@ def forge(daemon):
     def opposite(told):
         if isinstance(told, tuple):
             return told[0], -told[1]
-        scales = len(trainer.telling.groups)
-        return told[:scales] + bytes(255 - one for one in told[scales:-LOSS_BYTES]) + told[-LOSS_BYTES:]
+        telling, end = trainer.telling, len(told) - LOSS_BYTES
+        starts = range(telling.rows_at, end, telling.sparse.row_bytes)
+        kept = {*range(telling.exponents), *starts, *(start + 1 for start in starts), end, end + 1}  # all but signs
+        return bytes(one if k in kept else 255 - one for k, one in enumerate(told))
 
     trainer.measure = measure_and_forge
 

@@ -64,7 +64,8 @@ def worlds(monkeypatch):
 
     monkeypatch.setattr(Replica, "_bind", lambda _: None)  # nobody computes with the weights
     monkeypatch.setattr(seedflood_replica, "mark_skippable", lambda *_: None)
-    monkeypatch.setattr(runs, "make_telling", lambda *_: Rewards(telling.groups, telling.unit_bits, telling.limit))
+    fields = telling.groups, telling.unit_bits, telling.limit, telling.sparse
+    monkeypatch.setattr(runs, "make_telling", lambda *_: Rewards(*fields))
     monkeypatch.setattr(runs, "_make_world", make_world)
     monkeypatch.setattr(host, "Ledger", Learner)
     return made
