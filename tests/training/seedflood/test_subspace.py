@@ -64,7 +64,7 @@ def test_no_slot_by_rows_has_more_rows_than_a_payload_can_number(rank, rows):
     assert sparse == Sparse(4 * rank, rows, rank)
     assert Subspace([words, *SLOTS], run_seed=1, rank=rank).sparse == NOTHING
     assert Subspace(SLOTS, run_seed=1, rank=rank, by_rows=True).sparse == NOTHING
-    few = Slot("words", (8 * rank, 7), has_tokens=True)
+    few = Slot("words", (16 * rank, 7), has_tokens=True)
     assert Subspace([few, *SLOTS], run_seed=1, rank=rank, by_rows=True).sparse == NOTHING
 
 

@@ -36,7 +36,8 @@ KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    monkeypatch.setattr(subspace_module, "ROWS_PER_RANK", 4)
+    for name in ("ROWS_PER_RANK", "FEW_PER_RANK"):
+        monkeypatch.setattr(subspace_module, name, 4)
 
 
 def updated(replica):

@@ -42,7 +42,7 @@ GROUP_RANKS = 12
 """The ranks of the slots that share a scale: six slots at rank 2, where scales of their own would be most of a payload.
 Above rank 6 each slot has its own, for they are little there."""
 
-ROWS_PER_RANK, TOLD_PER_RANK, FEW_PER_RANK = 128, 4, 8
+ROWS_PER_RANK, TOLD_PER_RANK, FEW_PER_RANK = 128, 4, 16
 """The rows of A in a slot by rows, those that an update tells at most, and how many tokens drawn columns do reach, for
 each rank."""
 
