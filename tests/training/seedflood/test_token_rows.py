@@ -76,6 +76,12 @@ def test_the_live_path_computes_with_the_weights_that_the_coefficients_mean(fami
     assert float((live - before).abs().max()) > 0.05
 
 
+def test_columns_of_a_slot_by_rows_are_all_drawn():
+    gradients, drawn = a_replica("opt", tied=True), tiny_replica("opt", window="bounded")
+    bases = [one.subspace.basis(1, len(one.slots) - 1).v_NR for one in (gradients, drawn)]
+    assert torch.equal(*bases)
+
+
 @pytest.mark.parametrize(("family", "tied"), KINDS)
 def test_slopes_are_those_of_a_plain_model(family, tied):
     replica, plain = updated(a_replica(family, tied)), tiny_model(family, tied=tied)
