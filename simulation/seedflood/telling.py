@@ -3,7 +3,6 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from seedflood.protocol.origin import OriginId
@@ -92,12 +91,12 @@ def encode_coefficients(
     exponents: Sequence[int],
     signs: Sequence[bool],
     loss: int = 0,
-    rows: Mapping[int, Sequence[bool]] = MappingProxyType({}),
+    rows: Mapping[int, Sequence[bool]] | None = None,
 ) -> bytes:
     """The payload of exponents, and of what is positive of the values of all groups and of some rows of a sparse slot.
     loss: in units of 2^-11."""
     assert (len(exponents), len(signs)) == (telling.exponents, sum(telling.groups))
-    told = [row.to_bytes(2, "little") + _packed(signs) for row, signs in rows.items()]
+    told = [row.to_bytes(2, "little") + _packed(signs) for row, signs in (rows or {}).items()]
     none = [NO_ROW.to_bytes(2, "little") + bytes(telling.sparse.row_bytes - 2)] * (telling.sparse.told - len(told))
     return bytes(exponents) + _packed(signs) + b"".join(told + none) + encode_loss(loss)
 

@@ -1,7 +1,6 @@
 """Embeddings of tokens by rows, where several tokens share a row of A: 48 tokens, 16 rows."""
 
 import numpy
-import peft
 import pytest
 import torch
 from reference import (
@@ -23,13 +22,13 @@ from seedflood.training.seedflood.adapter import make_adapter
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.telling import quantise
 
+peft = pytest.importorskip("peft")
+
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Model has `tie_word_embeddings=True`",
     "ignore:fan_in_fan_out is set to",
     "ignore:`is_gradient_checkpointing` is deprecated",
 )
-TOKENS_BT = torch.randint(1, VOCABULARY, (3, 9), generator=torch.Generator().manual_seed(5))
-
 TOKENS_BT = torch.arange(VOCABULARY).view(4, -1)
 KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
 

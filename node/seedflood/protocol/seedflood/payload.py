@@ -97,7 +97,7 @@ class Coefficients:
 
     @property
     def exponents(self) -> int:
-        """How many there are."""
+        """How many a payload has."""
         return len(self.groups) + (self.sparse.told > 0)
 
     @property

@@ -18,7 +18,7 @@ told.
 import math
 from collections.abc import Sequence
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 import torch
@@ -73,41 +73,38 @@ def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tupl
     can be told). loss: finite."""
     counts, sparse = numpy.asarray(telling.groups), telling.sparse
     starts = numpy.concatenate(([0], numpy.cumsum(counts)[:-1]))
-    dense_F, wanted_YX = numpy.split(wanted_F, [counts.sum()])
-    told = _pick(sparse, wanted_YX.reshape(sparse.rows, sparse.columns))
-    mean_K = numpy.add.reduceat(numpy.abs(dense_F), starts) / counts
+    dense_F, sparse_F = numpy.split(wanted_F, [counts.sum()])
+    mean_K, rows = numpy.add.reduceat(numpy.abs(dense_F), starts) / counts, b""
     if sparse.told:
-        mean_K = numpy.append(mean_K, told.mean)
+        wanted_YX = sparse_F.reshape(sparse.rows, sparse.columns)
+        row_T = _largest(wanted_YX, sparse.told)
+        mean_K = numpy.append(mean_K, numpy.abs(wanted_YX[row_T]).mean() if len(row_T) else 0.0)
+        rows = _pack_rows(sparse, row_T, wanted_YX[row_T])
     _, exponent_K = numpy.frexp(mean_K * math.sqrt(2) * 2.0**telling.unit_bits)
     is_clipped = bool((exponent_K > telling.exponent_max).any())
     exponent_K = numpy.clip(exponent_K, 0, telling.exponent_max).astype(numpy.uint8)
     bits = numpy.packbits(dense_F > 0, bitorder="little")
-    loss_bytes = encode_loss(to_told_loss(loss))
-    return exponent_K.tobytes() + bits.tobytes() + told.rows + loss_bytes, is_clipped
+    return exponent_K.tobytes() + bits.tobytes() + rows + encode_loss(to_told_loss(loss)), is_clipped
 
 
-class _Picked(NamedTuple):
-    """rows: of a sparse slot, as they stand in a payload. mean: of the sizes of their coefficients."""
-
-    rows: bytes
-    mean: float
-
-
-def _pick(sparse: Sparse, wanted_YX: Floats) -> _Picked:
-    """The rows with the largest coefficients."""
-    if not sparse.told:
-        return _Picked(b"", 0.0)
+def _largest(wanted_YX: Floats, most: int) -> Integers:
+    """The numbers of the rows with the largest coefficients, in ascending order; none that is zero."""
     size_Y = numpy.abs(wanted_YX).sum(axis=1)
-    count = min(sparse.told, int(numpy.count_nonzero(size_Y)))
-    row_T = numpy.sort(numpy.argsort(-size_Y, kind="stable")[:count])
+    count = min(most, int(numpy.count_nonzero(size_Y)))
+    return numpy.sort(numpy.argsort(-size_Y, kind="stable")[:count])
+
+
+def _pack_rows(sparse: Sparse, row_T: Integers, wanted_TX: Floats) -> bytes:
+    """Rows of a sparse slot as they stand in a payload."""
     entry_T = numpy.zeros(sparse.told, _entry(sparse))
-    entry_T["row"], entry_T["bits"] = NO_ROW, 0
-    entry_T["row"][:count] = row_T
-    entry_T["bits"][:count] = numpy.packbits(wanted_YX[row_T] > 0, axis=1, bitorder="little")
-    return _Picked(entry_T.tobytes(), float(size_Y[row_T].mean()) / sparse.columns if count else 0.0)
+    entry_T["row"] = NO_ROW
+    entry_T["row"][: len(row_T)] = row_T
+    entry_T["bits"][: len(row_T)] = numpy.packbits(wanted_TX > 0, axis=1, bitorder="little")
+    return entry_T.tobytes()
 
 
 def _entry(sparse: Sparse) -> numpy.dtype[Any]:
+    """The number and the bits of a row."""
     return numpy.dtype([("row", "<u2"), ("bits", numpy.uint8, (sparse.row_bytes - 2,))])
 
 
