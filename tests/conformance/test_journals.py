@@ -206,6 +206,20 @@ def test_what_covers_a_step_that_another_bundle_covers_is_found_but_not_in_sums(
     close(journal)
 
 
+@pytest.mark.parametrize("step", [0, 7])
+def test_a_bundle_is_told_to_who_lacks_no_more_than_what_it_skips(make, tmp_path, step):
+    """Who told the asker another bundle of its step contradicts itself."""
+    journal = make(tmp_path)
+    told = [bundle(1, 4, skipped=4), bundle(1, 5), bundle(1, 6), bundle(1, 9, skipped=2), bundle(1, 10)]
+    journal.append(told, [], durable=True)
+    asked = Frontier()
+    for first, last in ((0, 6), (9, 10)) if step else ((4, 10),):
+        asked.add(1, first, last)
+    lacking = [one for part in journal.read_missing(asked.held(), 9) for one in part]
+    assert lacking == [one for one in told if one.first_covered == step]
+    close(journal)
+
+
 def test_an_answer_goes_on_while_others_write(make, tmp_path):
     journal = make(tmp_path)
     journal.append([bundle(1, step) for step in range(40)], [], durable=True)

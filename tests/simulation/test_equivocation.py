@@ -5,6 +5,7 @@ from worlds import make_world
 
 from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.watch import DigestWatch
+from seedflood.protocol.swarm.rules import Patience
 from simulation.checks import find_stuck
 from simulation.seedflood.checks import find_violations, has_equal_digests
 
@@ -81,6 +82,18 @@ def test_who_measured_for_one_what_it_skips_for_the_next_ends_with_the_first_of_
     make_two_tongued(world.hosts[1], world.hosts[2], as_if_skipped(*skipped))
     world.start()
     judge_ended(world, skipped[0])
+
+
+@pytest.mark.parametrize("window", ["bounded", "none"])
+def test_who_skips_for_one_what_it_never_mentions_to_the_next_is_found(window):
+    """The next one lacks the skipped steps for ever, and all it is given for them is a bundle that it seems to have."""
+    world = make_world("path", 4, steps=90, window=window, refresh_period=1000, patience=Patience(start_seconds=5.0))
+    liar = world.hosts[1]
+    make_two_tongued(liar, world.hosts[2], lambda bundle: bundle._replace(skipped=0))
+    for host in world.hosts:
+        world.start_later(host, 8.0 if host is liar else 0.0)
+    world.run(400)
+    judge_ended(world, next(iter(world.hosts[0].node.ends.proofs.values())).end)
 
 
 @pytest.mark.parametrize("window", ["bounded", "none"])

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Updates
+from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standing, Updates
 from seedflood.protocol.swarm.messages import Member, Members, Opaque, Ping
+from seedflood.transport.answer import EPOCH_PART_BYTES
 from seedflood.transport.budget import (
     ALLOWANCES,
     BACK_OFF_SECONDS_MAX,
@@ -19,7 +20,7 @@ from seedflood.transport.budget import (
     Use,
     costs_of,
 )
-from seedflood.transport.codec import Pull, PullPart
+from seedflood.transport.codec import EpochPart, Pull, PullPart
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 100)), max_size=50))
@@ -105,6 +106,19 @@ def test_what_is_of_no_use_is_charged_by_its_kind() -> None:
         "repeats": 1,
         "verifications": 2,
     }
+
+
+@pytest.mark.parametrize(
+    "part",
+    [Updates(()), Members(()), Standing((), bytes(32)), EpochPart(1, None, b"", is_last=False)],
+)
+def test_a_part_of_an_answer_that_holds_nothing_is_charged_like_any_frame(part) -> None:
+    assert costs_of(PullPart(1, part), 20, Use())["frames"] == 1
+
+
+@pytest.mark.parametrize(("size", "is_last"), [(EPOCH_PART_BYTES, False), (EPOCH_PART_BYTES, True), (3, True)])
+def test_a_part_of_a_sum_as_donors_cut_it_costs_nothing(size, is_last) -> None:
+    assert not any(costs_of(PullPart(1, EpochPart(1, None, bytes(size), is_last)), size, Use()).values())
 
 
 def test_a_peer_keeps_its_budget_over_its_links_and_strangers_do_not_gather() -> None:

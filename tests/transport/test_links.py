@@ -16,6 +16,7 @@ from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, 
 from seedflood.transport import codec, links, refusal
 from seedflood.transport.answer import PULL_PARTS
 from seedflood.transport.budget import Use
+from seedflood.transport.codec import PullEnd, PullMore
 from seedflood.transport.credentials import plain_text
 from seedflood.transport.door import HALF_OPEN_MAX
 from seedflood.transport.link import AS_BEFORE, RECEIVED_BUNDLES
@@ -461,6 +462,14 @@ async def test_a_peer_that_sends_what_is_of_no_use_is_muted_and_nothing_of_it_is
     assert [one.step for one in b.bundles] == [0, 1, 2]
     assert b.links.totals.stats()["a"].muted_seconds > 0
     assert a.links.totals.stats()["b"].muted_seconds == 0
+
+
+@pytest.mark.parametrize("message", [PullMore(1), PullEnd(1, is_complete=False)])
+async def test_a_peer_that_goes_on_and_on_about_no_pull_is_muted(make_node, message) -> None:
+    b, other = await make_node("b").start(), make_node("other")
+    hello, frame, goodbye = (codec.encode(one)[0] for one in (other.hello(), message, Goodbye("")))
+    await rogue(b, hello, *[frame] * 6000, goodbye)
+    assert b.links.totals.stats()["other"].muted_seconds > 0
 
 
 async def test_whoever_was_cut_off_for_a_fault_waits_unless_we_dial_it(make_node) -> None:

@@ -10,14 +10,23 @@ from seedflood.identity import Identity, verify
 from seedflood.protocol.swarm.messages import Ping
 from seedflood.transport.codec import Seen
 from seedflood.transport.credentials import Credentials
-from seedflood.transport.reach import REMEMBERED
+from seedflood.transport.reach import PAUSES, REMEMBERED
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What fails is not tried again, unless a test adds pauses."""
+    made = [PAUSES[0]]
+    monkeypatch.setattr("seedflood.transport.reach.PAUSES", made)
+    return made
 
 
 async def seen(a, b):
     """What b says of a, who has dialled it, if b knows."""
     await asyncio.gather(*b.links.look_back.tasks)
-    b.links.send(a.origin, [Ping(7.0)])
-    await a.until(lambda: Ping(7.0) in a.received_messages)
+    ping = Ping(float(len(a.received_messages)))
+    b.links.send(a.origin, [ping])
+    await a.until(lambda: ping in a.received_messages)
     return a.links.open[b.origin].seen
 
 
@@ -75,3 +84,36 @@ async def test_nobody_is_tried_while_too_many_are_remembered(make_node, monkeypa
     monkeypatch.setattr("seedflood.transport.reach.REMEMBERED", 0)
     a, b = await pair(make_node)
     assert await seen(a, b) is None
+
+
+def count_attempts(monkeypatch: pytest.MonkeyPatch, *answers: bool) -> list[str]:
+    """The addresses that are tried from now on. answers: what comes of it."""
+    tried: list[str] = []
+
+    async def answer(_, address: str, key: bytes) -> bool:
+        tried.append(address)
+        return answers[len(tried) - 1]
+
+    monkeypatch.setattr("seedflood.transport.reach.LookBack._answers", answer)
+    return tried
+
+
+async def test_who_was_too_busy_to_answer_is_tried_again(make_node, pauses: list[float], monkeypatch) -> None:
+    tried = count_attempts(monkeypatch, False, False, True)
+    pauses += [0.01] * 3
+    a, b = await pair(make_node)
+    assert await seen(a, b) == Seen(a.address, True)
+    assert b.links.open[a.origin].looked_back is True
+    assert tried == [a.address] * 3
+
+
+async def test_an_address_is_not_tried_more_often_by_coming_again(make_node, monkeypatch) -> None:
+    tried = count_attempts(monkeypatch, False)
+    a, b = await pair(make_node)
+    for _ in range(2):
+        a.links.drop(b.origin, "to come again")
+        await b.until(lambda: a.origin not in b.linked)
+        await b.until(lambda: a.origin in b.linked)
+        await a.until(lambda: b.origin in a.linked)
+        assert await seen(a, b) == Seen(a.address, False)
+    assert tried == [a.address]

@@ -10,7 +10,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing, Updates, cut_bundles
+from seedflood.protocol.seedflood.messages import (
+    EPOCH_PART_BYTES,
+    ClosedEpoch,
+    Equivocation,
+    Standing,
+    Updates,
+    cut_bundles,
+)
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart, Pull, PullEnd, PullMore, PullPart
 from seedflood.wire.columns import check
@@ -18,7 +25,6 @@ from seedflood.wire.columns import check
 PULL_BUNDLES = 256
 """Bundles per part, about 22 KB. A part with payloads has 64 KiB of them at most, or one bundle."""
 
-EPOCH_PART_BYTES = 64 << 10
 EPOCH_BYTES_MAX = 64 << 20
 """The most bytes of one epoch's coefficients, compressed: enough for rank 128 in 500 matrices even if compression gains
 nothing."""
@@ -64,16 +70,20 @@ class Answering:
         self._failed = failed
         self._id = self._allowed = 0
         """Of the pull, and how many parts may still go."""
+        self._untaken = 0
+        """How many parts of all pulls the peer has not taken yet, as far as it says."""
         self._parts: Generator[PullPart | PullEnd | None, None, None] | None = None
 
     def begin(self, pull: Pull) -> None:
         self.end()
         self._id, self._allowed, self._parts = pull.id, PULL_PARTS, self._answer(pull)
 
-    def go_on(self, more: PullMore) -> None:
-        """The peer has taken a part."""
+    def go_on(self, more: PullMore) -> bool:
+        """The peer has taken a part. Returns whether there was one."""
         if more.id == self._id:
             self._allowed = min(self._allowed + 1, PULL_PARTS)
+        is_due, self._untaken = self._untaken > 0, max(0, self._untaken - 1)
+        return is_due
 
     @property
     def is_due(self) -> bool:
@@ -85,6 +95,7 @@ class Answering:
             return None
         part = next(self._parts)
         self._allowed -= part is not None
+        self._untaken += isinstance(part, PullPart)
         if isinstance(part, PullEnd):
             self._parts = None
         return part

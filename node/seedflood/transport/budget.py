@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, FrontierDigest, ReplicaDigest, Updates
 from seedflood.protocol.swarm.messages import Members, Opaque
-from seedflood.transport.codec import LinkMessage, Pull, PullEnd, PullMore, PullPart
+from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 
 Kind = Literal["frames", "bytes", "repeats", "verifications", "statements", "digests", "pulls"]
 
@@ -157,12 +157,15 @@ class Budgets:
 
 
 def costs_of(message: LinkMessage | None, size: int, use: Use) -> dict[Kind, float]:
-    """What a frame of `size` bytes costs. Answers to our own pulls cost nothing by volume: we set their pace."""
+    """What a frame of `size` bytes costs. Answers to our own pulls cost nothing by volume: we set their pace. But parts
+    that hold nothing, or less of a sum than they could, may go on for ever."""
     costs: dict[Kind, float] = {"repeats": use.repeats, "verifications": use.in_vain}
     inner = message.message if isinstance(message, PullPart) else message
     if isinstance(inner, Members):
         costs["statements"] = len(inner.members)
-    if isinstance(message, PullPart | PullEnd | PullMore) or (isinstance(message, Updates) and message.bundles):
+    if isinstance(message, PullEnd | PullMore) or (isinstance(inner, Updates) and inner.bundles):
+        return costs
+    if isinstance(message, PullPart) and isinstance(inner, EpochPart | Opaque) and not _is_scanty(inner):
         return costs
     if isinstance(message, Opaque) and use.news:
         return costs
@@ -173,3 +176,8 @@ def costs_of(message: LinkMessage | None, size: int, use: Use) -> dict[Kind, flo
         case Pull(_, frontier):
             costs["pulls"] = 1 + sum(len(held.beyond) for held in frontier) / RANGES_PER_PULL
     return costs
+
+
+def _is_scanty(part: EpochPart | Opaque) -> bool:
+    """Is it a part of a sum, not the last one, and shorter than honest donors cut it?"""
+    return isinstance(part, EpochPart) and not part.is_last and len(part.data) < EPOCH_PART_BYTES

@@ -274,6 +274,8 @@ class Link:
                 use = await self._receive_part(message)
             elif isinstance(message, Updates):
                 use = await self._receive_updates(message)
+            elif isinstance(message, PullMore | PullEnd):
+                message = message if self._steer(message) else None  # then it costs as much as any frame
             elif isinstance(message, Seen):
                 self.seen = message if self.is_dialled else None
             elif message is not None:
@@ -378,21 +380,27 @@ class Link:
     def _is_deaf(self) -> bool:
         return self._closing.done() or self._is_expelled
 
-    def _receive(self, message: Message | EpochPart | Pull | PullEnd | PullMore) -> Use:
+    def _steer(self, message: PullMore | PullEnd) -> bool:
+        """The peer has taken a part of our answer, or ended its own. Returns whether there was one."""
+        if self._is_deaf:
+            return True
+        if isinstance(message, PullMore):
+            self._wake.set()
+            return self._answering.go_on(message)
+        is_due = self._is_pulling and message.id == self._pulls
+        if is_due:
+            if message.is_complete:
+                self._assembly.end()
+            self.end_pull(message.is_complete)
+        return is_due
+
+    def _receive(self, message: Message | EpochPart | Pull) -> Use:
         if self._is_deaf:
             return Use()
         match message:
             case Pull():
                 self._answering.begin(message)
                 self._wake.set()
-            case PullMore():
-                self._answering.go_on(message)
-                self._wake.set()
-            case PullEnd():
-                if message.id == self._pulls:
-                    if message.is_complete:
-                        self._assembly.end()
-                    self.end_pull(message.is_complete)
             case Hello():
                 raise PeerError("a second hello on one link", reason="hello")
             case EpochPart() | Standing():

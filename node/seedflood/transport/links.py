@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -51,20 +51,11 @@ _log = logging.getLogger(__name__)
 class Links:
     """`start`, then `send` and `pull`. `drain` says goodbye, `close` ends everything that was started."""
 
-    def __init__(
-        self,
-        settings: LinkSettings,
-        owner: Owner,
-        *,
-        credentials: Credentials | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        uniform: Callable[[float, float], float] = random.uniform,
-    ) -> None:
+    def __init__(self, settings: LinkSettings, owner: Owner, *, credentials: Credentials | None = None) -> None:
         self._settings = settings
         self._owner = owner
         self.credentials = credentials or plain_text()
-        self._sleep = sleep
-        self._uniform = uniform
+        self._sleep, self._uniform = asyncio.sleep, random.uniform
         self._encode = FrameEncoder().encode
         self._server: grpc.aio.Server | None = None
         self._links: dict[OriginId, Link] = {}

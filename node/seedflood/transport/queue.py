@@ -54,9 +54,6 @@ CONTROL_MAX = 4096
 """A peer for which more than this many messages wait that can neither be dropped nor replaced does not read at all. Its
 link ends."""
 
-STALE_MAX = 256
-"""Replaced digests stay in the queue until there are this many, and are removed together."""
-
 Kind = type[LinkMessage]
 
 
@@ -72,7 +69,6 @@ class SendQueue:
         """The newest message of each kind that replaces itself."""
         self._statements: dict[OriginId, Member] = {}
         """Queued statements. `_waiting` holds the class `Members` in their place."""
-        self._stale = 0
         self._batches = 0
         """How many queued messages may be dropped; the next two: how many bundles and how many bytes they hold."""
         self._bundles = 0
@@ -82,7 +78,7 @@ class SendQueue:
 
     @property
     def is_stuck(self) -> bool:
-        return len(self._urgent) + len(self._waiting) - self._batches - self._stale > CONTROL_MAX
+        return len(self._urgent) + len(self._waiting) - self._batches > CONTROL_MAX
 
     def put(self, message: LinkMessage) -> None:
         match message:
@@ -94,14 +90,10 @@ class SendQueue:
                 self._batches += len(parts)
                 self._bundles += len(bundles)
                 self._bytes += size
-                while self._bundles > self._bundles_max or self._bytes > self._bytes_max:
-                    self._drop(self._bundles - self._bundles_max)
             case Opaque():
                 self._waiting.append(message)
                 self._batches += 1
                 self._bytes += _size(message)
-                while self._bytes > self._bytes_max:
-                    self._drop(0)
             case Members(members):
                 self._put_statements(members)
             case FrontierDigest() | ReplicaDigest():
@@ -116,10 +108,11 @@ class SendQueue:
                 raise AssertionError("answers do not wait here: the link makes them when there is room")
             case _:
                 self._waiting.append(message)
+        while self._bundles > self._bundles_max or self._bytes > self._bytes_max:
+            self._drop()
 
     def take(self) -> LinkMessage | None:
         """The next message to send, None if the queue is empty. Small batches of updates in a row come as one."""
-        self._skip_stale()
         if self._urgent and not (self._is_turn_of_waiting and self._waiting):
             self._is_turn_of_waiting = True
             urgent = self._urgent.popleft()
@@ -135,8 +128,7 @@ class SendQueue:
         if isinstance(message, Opaque):
             self._batches -= 1
             self._bytes -= _size(message)
-        if self._newest.get(type(message)) is message:
-            del self._newest[type(message)]
+        self._newest.pop(type(message), None)
         return message
 
     def _put_statements(self, members: tuple[Member, ...]) -> None:
@@ -155,22 +147,13 @@ class SendQueue:
         return members
 
     def _put_digest(self, digest: FrontierDigest | ReplicaDigest) -> None:
-        """Appends the digest. It covers the updates that are queued before it, so it must not move forward into the
-        place of an older one."""
-        self._stale += type(digest) in self._newest
+        """Appends the digest, and takes an older one out. It covers the updates that are queued before it, so it must
+        not move forward into the place of the older one."""
+        if (older := self._newest.get(type(digest))) is not None:
+            place = next(k for k, one in enumerate(reversed(self._waiting), start=1) if one is older)
+            del self._waiting[-place]
         self._newest[type(digest)] = digest
         self._waiting.append(digest)
-        if self._stale > STALE_MAX:
-            self._waiting = deque(one for one in self._waiting if not self._is_stale(one))
-            self._stale = 0
-
-    def _is_stale(self, one: Message | Kind) -> bool:
-        return isinstance(one, FrontierDigest | ReplicaDigest) and self._newest.get(type(one)) is not one
-
-    def _skip_stale(self) -> None:
-        while self._stale and self._waiting and self._is_stale(self._waiting[0]):
-            self._waiting.popleft()
-            self._stale -= 1
 
     def _take_updates(self) -> Updates:
         batches: list[Updates] = []
@@ -188,9 +171,9 @@ class SendQueue:
         self._bytes -= size
         return batches[0] if len(batches) == 1 else Updates(tuple(chain.from_iterable(one.bundles for one in batches)))
 
-    def _drop(self, excess: int) -> None:
-        """Drops from the oldest batch: `excess` bundles, or all of it if the queue has too many bytes. If an `Opaque`
-        message is older, drops that one instead."""
+    def _drop(self) -> None:
+        """Drops from the oldest batch: as many bundles as there are too many, or all of it if the queue has too many
+        bytes. If an `Opaque` message is older, drops that one instead."""
         at, oldest = next((k, one) for k, one in enumerate(self._waiting) if isinstance(one, Updates | Opaque))
         if isinstance(oldest, Opaque):
             del self._waiting[at]
@@ -198,7 +181,7 @@ class SendQueue:
             self._bytes -= _size(oldest)
             self.dropped += 1
             return
-        end = excess if self._bytes <= self._bytes_max else len(oldest.bundles)
+        end = self._bundles - self._bundles_max if self._bytes <= self._bytes_max else len(oldest.bundles)
         passed, rest = oldest.bundles[:end], oldest.bundles[end:]
         if rest:
             self._waiting[at] = Updates(rest)

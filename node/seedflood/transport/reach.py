@@ -5,7 +5,8 @@ the dialler from which address it came, and tries to dial it back there. That mu
 
 * the address is the one that the link comes from, which has answered; only the port is the peer's word
 * nobody dials back before the link is admitted, and a stranger to a closed run is not
-* one attempt at a time, of `LOOK_SECONDS_MAX`, and one for an address in `AGAIN_SECONDS`, whoever comes from there
+* one attempt at a time, of `LOOK_SECONDS_MAX`; for an address one in `AGAIN_SECONDS`, whoever comes from there, and two
+  more only if that fails: who has just come up may be too busy to answer
 * it counts only if the peer's key is proven there, where links are encrypted; nothing is sent
 
 What is found is shown to operators, and nothing else follows from it.
@@ -15,6 +16,7 @@ import asyncio
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from seedflood.errors import PeerError
@@ -25,9 +27,20 @@ from seedflood.transport.server import LOOK, DialledStream
 
 LOOK_SECONDS_MAX = 3.0
 AGAIN_SECONDS = 600.0
+PAUSES = (0.0, 5.0, 30.0)
+"""Before each attempt, in seconds."""
 
 REMEMBERED = 256
 """Of how many addresses the last attempt is remembered: more than that in ten minutes, and none is made."""
+
+
+class _Attempts(NamedTuple):
+    """For an address. since: when the first was made. seen: what came of them. key: whose was looked for."""
+
+    since: float
+    tries: int
+    seen: Seen
+    key: bytes
 
 
 class LookBack:
@@ -37,8 +50,8 @@ class LookBack:
         self._credentials = credentials
         self._clock = clock
         self._turn = asyncio.Lock()
-        self._found: OrderedDict[str, tuple[float, Seen, bytes]] = OrderedDict()
-        """By host: when it was tried, what came of it, and whose key was looked for."""
+        self._made: OrderedDict[str, _Attempts] = OrderedDict()
+        """By host, the oldest first."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, link: Link, port: int) -> None:
@@ -53,24 +66,32 @@ class LookBack:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def _look(self, link: Link, port: int) -> None:
+        for pause in PAUSES:
+            if await _ends(link, pause) or (seen := await self._see(link, port)) is None:
+                return
+            link.looked_back = seen.is_reachable
+            link.send(seen)
+            if seen.is_reachable or not port:
+                return
+
+    async def _see(self, link: Link, port: int) -> Seen | None:
+        """By an attempt, if there may be one. None: nothing is known."""
         host, key = unquote(link.source.partition(":")[2]), link.hello.member.public_key
-        seen = Seen(f"{host}:{port}", False)
+        address = f"{host}:{port}"
+        if not port:
+            return Seen(address, False)
         async with self._turn:
             now = self._clock()
-            while self._found and now - next(iter(self._found.values()))[0] > AGAIN_SECONDS:
-                self._found.popitem(last=False)
-            if port and host in self._found:
-                _, before, looked_for = self._found[host]
-                if (before.address, looked_for) != (seen.address, key):
-                    return
-                seen = before
-            elif port and len(self._found) < REMEMBERED:
-                seen = Seen(seen.address, await self._answers(seen.address, key))
-                self._found[host] = now, seen, key
-            elif port:
-                return
-        link.looked_back = seen.is_reachable
-        link.send(seen)
+            while self._made and now - next(iter(self._made.values())).since > AGAIN_SECONDS:
+                self._made.popitem(last=False)
+            made = self._made.get(host, _Attempts(now, 0, Seen(address, False), key))
+            is_crowded = not made.tries and len(self._made) >= REMEMBERED
+            if is_crowded or (made.seen.address, made.key) != (address, key):
+                return None
+            if not made.seen.is_reachable and made.tries < len(PAUSES):
+                made = made._replace(tries=made.tries + 1, seen=Seen(address, await self._answers(address, key)))
+                self._made[host] = made
+            return made.seen
 
     async def _answers(self, address: str, key: bytes) -> bool:
         """Does the host with this key answer there?"""
@@ -83,3 +104,11 @@ class LookBack:
                 return not stream.is_secure or stream.proven == key
         except (*BROKEN, TimeoutError, PeerError):
             return False
+
+
+async def _ends(link: Link, seconds: float) -> bool:
+    """Does the link end within this time?"""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await link.ended.wait()
+    return link.ended.is_set()

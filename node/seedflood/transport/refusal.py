@@ -59,7 +59,7 @@ def check_hello(theirs: Hello, ours: Hello, kindred_runs: Collection[str] = ()) 
         )
     if theirs.base_digest and ours.base_digest and theirs.base_digest != ours.base_digest:
         raise PeerError(
-            "the weights of the base model differ; give both hosts the same files (same [run] model and revision)",
+            "the base model or its tokenizer differs; give both hosts the same files (same [run] model and revision)",
             reason="base",
         )
     if theirs.member.origin == ours.member.origin:

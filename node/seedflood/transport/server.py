@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import errno
 import re
 import secrets
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +11,7 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import BindError
+from seedflood.listening import PORT_MAX, listen_at
 from seedflood.transport.codec import FRAME_BYTES_MAX
 from seedflood.transport.credentials import Credentials, check_pin
 from seedflood.transport.crowd import host_of
@@ -30,7 +29,6 @@ LOOK = "look"
 """In its place: the dialler only wants to know who answers (`reach`)."""
 
 TOKEN_BYTES = 16
-PORT_MAX = 65_535
 
 RPCS_MAX = 2048
 """The most concurrent streams of all peers. Links, and streams without a hello, have limits of their own. These
@@ -182,51 +180,8 @@ def make_server(accept: Accept, accept_contents: Accept) -> grpc.aio.Server:
 
 def bind(server: grpc.aio.Server, address: str, credentials: Credentials) -> int:
     """Listens at `host:port` and returns the port, which the system chooses if it is 0. Raises BindError."""
-    _probe(address)
+    listen_at(address, "[node] listen").close()  # gRPC does not say why it cannot
     try:
-        port = credentials.add_port(server, address)
+        return credentials.add_port(server, address)
     except RuntimeError as error:
         raise BindError(f"cannot listen at {address}: {error}", address=address) from None
-    if not port:
-        raise BindError(f"cannot listen at {address}: choose another [node] listen address", address=address)
-    return port
-
-
-def _probe(address: str) -> None:
-    """Binds and closes a plain socket first, because gRPC does not tell why it cannot listen. Raises BindError."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    try:
-        if not 0 <= int(port) <= PORT_MAX:
-            raise ValueError(f"port {port}")
-        found = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, ValueError) as error:
-        raise BindError(
-            f"cannot listen at {address!r}: not a host and port of this machine ({error}); "
-            "set [node] listen to an address such as 0.0.0.0:7777",
-            address=address,
-        ) from None
-    failures: list[OSError] = []
-    for family, kind, protocol, _, where in found:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(where)
-                probe.listen(1)
-        except OSError as error:
-            failures.append(error)
-    in_use = [error for error in failures if error.errno == errno.EADDRINUSE]
-    if not in_use and len(failures) < len(found):
-        return
-    match (in_use or failures)[0].errno:
-        case errno.EADDRINUSE:
-            what = "the port is in use; stop the other process or choose another port in [node] listen"
-        case errno.EADDRNOTAVAIL:
-            what = "the host is not an address of this machine; use 0.0.0.0 to listen on all of its addresses"
-        case errno.EACCES:
-            what = "this user may not use that port; choose one above 1023"
-        case _:
-            what = str(failures[0])
-    raise BindError(f"cannot listen at {address}: {what}", address=address)

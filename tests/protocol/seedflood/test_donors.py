@@ -6,15 +6,15 @@ from origins import A, B, C, D
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.donors import Donors
-from seedflood.protocol.seedflood.messages import FrontierDigest
+from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, FrontierDigest
 
 LACKING = Frontier([A.held(3)])
 FULL = Frontier([A.held(5)])
 MEMBERS = b"members"
 
 
-def make_donors(*peers, goal=(), frontier=LACKING, **wish):
-    donors = Donors()
+def make_donors(*peers, goal=(), frontier=LACKING, sum_bytes=0, **wish):
+    donors = Donors(sum_bytes)
     for peer in peers:
         donors.connect(peer.id, tuple(goal), frontier, **wish)
     return donors
@@ -159,7 +159,7 @@ def test_a_donor_that_brings_nothing_for_a_whole_period_gives_way():
 
 def test_a_donor_keeps_its_turn_while_parts_of_a_sum_come_however_long_it_takes():
     """A sum of 60 MB takes longer than a period, and nothing of it is used before the last part."""
-    donors = make_donors(B, C, goal=FULL.held())
+    donors = make_donors(B, C, goal=FULL.held(), sum_bytes=60 << 20)
     donors.next_donor(LACKING)
     for _ in range(9):
         donors.hear(B.id)
@@ -167,6 +167,28 @@ def test_a_donor_keeps_its_turn_while_parts_of_a_sum_come_however_long_it_takes(
         assert donors.next_donor(LACKING) is None
     donors.retry()
     assert donors.next_donor(LACKING) == C.id
+
+
+def test_a_donor_that_sends_more_parts_than_a_sum_has_gives_way():
+    donors = make_donors(B, C, goal=FULL.held(), sum_bytes=5 * EPOCH_PART_BYTES)
+    donors.next_donor(LACKING)
+    for _ in range(6):
+        donors.hear(B.id)
+        donors.retry()
+        assert donors.next_donor(LACKING) is None
+    donors.hear(B.id)
+    donors.retry()
+    assert donors.next_donor(LACKING) == C.id
+
+
+def test_the_parts_of_a_sum_that_was_of_use_are_forgotten():
+    donors = make_donors(B, C, goal=FULL.held())
+    donors.next_donor(LACKING)
+    for _ in range(20):
+        donors.hear(B.id)
+        donors.retry()
+        assert donors.next_donor(LACKING) is None
+        donors.progressed(B.id, LACKING)
 
 
 def test_a_donor_that_gave_way_is_not_asked_again_before_its_pull_has_ended():

@@ -1,3 +1,5 @@
+from collections import deque
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from seedflood.protocol.seedflood.watch import (
     REBUILD_SECONDS_MAX,
     REBUILD_SECONDS_MIN,
     REMEMBERED,
+    REPEATED_MAX,
     DigestWatch,
     HearsayWatch,
 )
@@ -402,15 +405,41 @@ def test_a_digest_that_was_not_asked_for_is_no_digest_of_ours():
     assert watched.watch.latest is None
 
 
-def test_relays_in_a_ring_repeat_two_words_of_one_frontier_once_and_are_silent_then():
-    """One may be a liar's, or of a replica that was rebuilt meanwhile."""
+def talk_of_relays(words, said_max):
+    """Three relays, each linked with the others, hear these words of hosts. Returns how many they say to each other."""
     relays = {peer.id: (Outbox(Outputs), {other.id for other in (A, B, C)} - {peer.id}) for peer in (A, B, C)}
     watches = {origin: HearsayWatch(outbox, others) for origin, (outbox, others) in relays.items()}
-    said = [(A.id, 7, replica(A.held(5), digest="right")), (A.id, 8, replica(A.held(5), digest="wrong"))]
-    for _ in range(20):
-        to, source, word = said.pop(0)
+    said = deque((A.id, source, word) for source, word in words)
+    for count in range(said_max):
+        to, source, word = said.popleft()
         watches[to].heard(source, word)
         said += [(other, to, message) for other, message in relays[to][0].take().send]
         if not said:
-            return
+            return count + 1 - len(words)
     pytest.fail(f"they still talk: {len(said)} messages on their way")
+
+
+def test_relays_in_a_ring_repeat_two_words_of_one_frontier_once_and_are_silent_then():
+    """One may be a liar's, or of a replica that was rebuilt meanwhile."""
+    words = [(7, replica(A.held(5), digest="right")), (8, replica(A.held(5), digest="wrong"))]
+    talk_of_relays(words, 20)
+
+
+@pytest.mark.parametrize("sources", [1, 100])
+def test_relays_in_a_ring_are_silent_after_any_number_of_words(sources):
+    words = [(k % sources, replica(A.held(5), digest=f"{k}")) for k in range(1000)]
+    talk_of_relays(words, 2000)
+
+
+def test_a_relay_repeats_few_words_of_one_neighbour_and_then_those_of_others():
+    outbox = Outbox(Outputs)
+    watch = HearsayWatch(outbox, (A.id, B.id, C.id))
+    honest = replica(A.held(5), digest="right")
+    for period in range(3):
+        for k in range(1000):
+            watch.heard(A.id, replica(A.held(5), digest=f"wrong {period} {k}"))
+        watch.heard(B.id, honest)
+        said = [word for to, word in outbox.take().send if to == C.id]
+        assert len(said) == REPEATED_MAX + 1
+        assert said[-1] == honest
+        assert not watch.rebuild(Frontier(), outbox, 2.0 * period)

@@ -12,14 +12,15 @@ bundle of the next round comes, and it comes to one of two neighbours first. So 
 own last digest does not compare everything: the next digest comes soon.
 
 A node pulls from one donor at a time, because two of them would mostly send the same. It asks the next one when the
-pull has ended, has broken off, or has brought nothing for a whole comparison period.
+pull has ended, has broken off, or has brought nothing for a whole comparison period. Parts of a sum count as something,
+but no more of them in a row than a sum has: else a liar could hold its turn, and all repair, by parts without end.
 """
 
 from dataclasses import dataclass
 
 from seedflood.protocol.frontier import Frontier, Held, spans
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.messages import FrontierDigest
+from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, FrontierDigest
 
 SETTLED_ROUNDS = 2
 """A digest of a moving run leaves out the open round and the one before: neighbours are at most one round apart."""
@@ -45,8 +46,9 @@ class _Comparison:
     """What we know of one linked neighbour, and want from it.
 
     goal: None once it was reached. is_goal_wanted: a pull for the goal is to be begun. is_wanted: a pull is to be begun
-    whatever the goal. is_stalled: the pull has brought nothing for a comparison period. has_given: something new came
-    since the last `retry`. said: its last digest. members_differ: how often in a row it knew other statements.
+    whatever the goal. is_stalled: the pull has brought nothing for a comparison period. has_given: something came since
+    the last `retry`. parts: of sums, since something new came. said: its last digest. members_differ: how often in a
+    row it knew other statements.
     """
 
     goal: _Goal | None
@@ -55,14 +57,17 @@ class _Comparison:
     is_pulling: bool = False
     is_stalled: bool = False
     has_given: bool = False
+    parts: int = 0
     said: FrontierDigest | None = None
     members_differ: int = 0
 
 
 class Donors:
-    """What is known of each linked neighbour's frontier, and the pulls that follow from it."""
+    """What is known of each linked neighbour's frontier, and the pulls that follow from it. sum_bytes: of the largest
+    sum, as it is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, sum_bytes: int = 0) -> None:
+        self._parts_max = 1 + sum_bytes // EPOCH_PART_BYTES
         self._peers: dict[OriginId, _Comparison] = {}
         self._digest_before: bytes = b""
         """Of all that was held at our own last comparison."""
@@ -151,12 +156,13 @@ class Donors:
 
     def hear(self, peer: OriginId) -> None:
         """A part of a large message has come from the peer: the pull is at work."""
-        if (comparison := self._peers.get(peer)) is not None:
+        if (comparison := self._peers.get(peer)) is not None and comparison.parts < self._parts_max:
+            comparison.parts += 1
             comparison.has_given = True
 
     def progressed(self, peer: OriginId, frontier: Frontier) -> None:
         """Something new has come from the peer; live updates may reach goals, too."""
-        self._peers[peer].has_given = True
+        self._peers[peer].has_given, self._peers[peer].parts = True, 0
         for one in self._peers:
             self._look(one, frontier)
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from seedflood.protocol.frontier import Frontier, Held, Span, without
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.packing import pack_frontier, unpack, unpack_frontier
+from seedflood.protocol.packing import pack_frontier, packed_bytes_max, unpack, unpack_frontier
 from seedflood.protocol.seedflood.certificates import EPOCHS_TOLD_MAX, Certificates
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.outputs import SumEpoch
@@ -220,6 +220,11 @@ class Closings:
         self._summing.pop(epoch, None)
         self._sums.pop(epoch, None)
         self._digests.pop(epoch, None)
+
+
+def sum_bytes_max(rules: Rules) -> int:
+    """The most bytes of a sum that anybody keeps, compressed."""
+    return packed_bytes_max(min(rules.epoch_bytes, EPOCH_BYTES_MAX))
 
 
 def digest_of(closed: ClosedEpoch, epoch_bytes: int) -> EpochDigest:

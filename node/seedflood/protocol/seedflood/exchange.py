@@ -11,6 +11,7 @@ from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.ends import Ends
+from seedflood.protocol.seedflood.epochs import sum_bytes_max
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.messages import (
@@ -52,7 +53,7 @@ class Exchange:
         rules: Rules,
         may_apply_before: Callable[[], int],
     ) -> None:
-        self.donors = Donors()
+        self.donors = Donors(sum_bytes_max(rules))
         is_relay = life.phase is Phase.RELAYING
         self.watch = HearsayWatch(outbox, presence.neighbours) if is_relay else DigestWatch()
         self.ends = Ends(rules, admission.gate, holdings, presence, outbox)

@@ -56,6 +56,9 @@ _PACKED = struct.Struct(">QQIHI64s")
 _PAIR = struct.Struct(">Iq")
 _SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
 
+EPOCH_PART_BYTES = 64 << 10
+"""How much of a sum comes in one part of an answer."""
+
 VOTES_MAX = 4096
 """The most votes in one message, and in a certificate: 600 KB."""
 

@@ -13,7 +13,7 @@ If an origin has ended (`ends`), the journal may hold less now than the coeffici
 means nothing: none is taken, told or compared, and no node ends a run with them.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 
 from seedflood.protocol.frontier import Frontier, Held
@@ -29,6 +29,10 @@ frontier."""
 
 REMEMBERED = 32
 """How many pairs are remembered per neighbour. Nodes that wait for each other are one round apart."""
+
+REPEATED_MAX, TOLD_MAX = 16, 64
+"""How many words of one neighbour a relay repeats in a comparison period, and how many words it tells one. Honest hosts
+say less, and each receiver allows 50 a second (`transport.budget`): it must not take a liar's words for the relay's."""
 
 REBUILD_SECONDS_MIN, REBUILD_SECONDS_MAX = 1.0, 3600.0
 """Seconds between two rebuilds, twice as long every time: if the journal itself differs, another rebuild does not
@@ -227,9 +231,11 @@ class HearsayWatch(DigestWatch):
         super().__init__()
         self._outbox = outbox
         self._neighbours = neighbours
-        self._told: dict[OriginId, OrderedDict[ReplicaDigest, None]] = {}
-        """What each neighbour was told. Relays in a ring that knew the last word alone would tell each other two words
-        of one frontier for ever."""
+        self._told: dict[OriginId, set[ReplicaDigest]] = {}
+        """What each neighbour was told in this comparison period. Nothing is forgotten before its end: else relays in a
+        ring would tell each other more words than they remember for ever."""
+        self._heard: Counter[OriginId] = Counter()
+        """How many words of each neighbour were repeated in this period."""
 
     def take(self, applied: Frontier, outbox: Outbox[Outputs]) -> None:
         """There is nothing to take a digest of."""
@@ -238,16 +244,19 @@ class HearsayWatch(DigestWatch):
         """There are no coefficients that the journal could be ahead of."""
 
     def rebuild(self, applied: Frontier, outbox: Outbox[Outputs], now: float) -> bool:
+        """A comparison period is over."""
+        self._told.clear()
+        self._heard.clear()
         return False
 
     def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
         _keep(self._ours, said)
-        for other in self._neighbours:
-            told = self._told.setdefault(other, OrderedDict())
-            if other != peer and said not in told:
-                told[said] = None
-                if len(told) > REMEMBERED:
-                    told.popitem(last=False)
+        told = [(other, self._told.setdefault(other, set())) for other in self._neighbours if other != peer]
+        untold = [(other, words) for other, words in told if said not in words and len(words) < TOLD_MAX]
+        if untold and self._heard[peer] < REPEATED_MAX:
+            self._heard[peer] += 1
+            for other, words in untold:
+                words.add(said)
                 self._outbox.send(other, said)
         return None
 
