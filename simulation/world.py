@@ -97,8 +97,8 @@ class World(Generic[AnyHost]):
         self.clock.after(seconds, _start, host, is_journal_damaged)
 
     def run(self, seconds_max: float = 3600.0) -> bool:
-        """Runs until every honest host is done. False if virtual time runs out before."""
-        return self.clock.run(Everyone(self.honest, lambda host: host.is_done), seconds_max)
+        """Runs until every honest host is done, or gone for good. False if virtual time runs out before."""
+        return self.clock.run(Everyone(self.honest, lambda host: host.is_done or host.is_retired), seconds_max)
 
     def run_until_step(self, step: int, seconds_max: float = 3600.0) -> bool:
         """Runs until some host has reached the step. False if virtual time runs out before."""

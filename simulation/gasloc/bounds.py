@@ -25,6 +25,7 @@ def _rounds(node: Any) -> int:
 BOUNDS: dict[str, Bound] = {
     **SWARM_BOUNDS,
     "Account.entries": _rounds,
+    "Agreement._sought": lambda node: node.rules.clients,
     "Backlog.records": origins,
     "Carrier._asks": _transfers,
     "Carrier._receiving": _transfers,

@@ -54,7 +54,7 @@ def find_silence(host: GaslocHost) -> str | None:
     """Does the host stand still without a blocker, though its model has nothing to do and its disk has space?"""
     phase, gasloc = host.node.phase, host.node.gasloc
     is_waiting = phase in (Phase.JOINING, Phase.FINISHING) or (
-        phase in (Phase.EXCHANGING, Phase.CHOOSING) and not gasloc.is_computing
+        phase in (Phase.EXCHANGING, Phase.CHOOSING) and not (gasloc.is_computing or gasloc.agreement.is_publishing)
     )
     if not is_waiting or host.work or host.driver.is_disk_full or host.node.blockers(host.clock.now):
         return None

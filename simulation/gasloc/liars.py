@@ -237,7 +237,7 @@ def _mislead(liar: Liar) -> list[bytes]:
     """States that it ends with another host's replica, which it has made up, and sends that to whoever asks."""
     gasloc, content = liar.host.node.gasloc, Bytes(spell((Fraction(liar.rng.randint(-999, 999)),) * len(DRIFT)))
     author = liar.rng.choice(sorted(host.origin for host in liar.world.hosts))
-    gasloc.choice.ours = Result(author, content.digest)
+    gasloc.agreement.choice.ours = Result(author, content.digest)
     gasloc.serve.publish(content, liar.rounds)
     liar.host.wrote(content.digest)
     liar.host.driver.do(gasloc.compare)
@@ -247,7 +247,7 @@ def _mislead(liar: Liar) -> list[bytes]:
 def _promise(liar: Liar) -> list[bytes]:
     """States replicas that nobody has."""
     gasloc = liar.host.node.gasloc
-    gasloc.choice.ours = Result(liar.host.origin, liar.noise())
+    gasloc.agreement.choice.ours = Result(liar.host.origin, liar.noise())
     gasloc.serve.withdraw()
     liar.host.driver.do(gasloc.compare)
     return []

@@ -16,7 +16,7 @@ from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
 from seedflood.protocol.seedflood.sums import SUMS_MAX
-from seedflood.protocol.seedflood.watch import REMEMBERED
+from seedflood.protocol.seedflood.watch import REMEMBERED, TOLD_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 from seedflood.protocol.swarm.roster import HOLES_MAX
 from simulation import bounds
@@ -83,8 +83,9 @@ BOUNDS: dict[str, Bound] = {
     "Frontier._beyond": origins,
     "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
     "Frontier._marks": origins,
+    "HearsayWatch._heard": origins,
     "HearsayWatch._told": linked,
-    "HearsayWatch._told[]": fixed(REMEMBERED),
+    "HearsayWatch._told[]": fixed(TOLD_MAX),
     "Holdings.heard": origins,
     "Inquiry._asked": linked,
     "Inquiry._asked[]": fixed(BLOCKS_ASKED_MAX),

@@ -103,7 +103,7 @@ class MemoryBundleJournal(MemoryJournal):
 
     def read_missing(self, frontier: Iterable[Held], limit: int) -> Iterator[ClosedEpoch | list[Bundle]]:
         held = Frontier(frontier)
-        lacking = [bundle for bundle in self.replay() if not held.holds(bundle.origin, bundle.step, bundle.last)]
+        lacking = [bundle for bundle in self.replay() if not held.holds(*bundle.span)]
         for epoch, closed in sorted(self.closed.items()):
             if not held.covers(closed.frontier):
                 earlier = [bundle for bundle in lacking if self.epoch_of(bundle) < epoch]

@@ -125,13 +125,21 @@ def test_that_what_nobody_serves_is_waited_for_is_seen(monkeypatch):
     plan = {"clients": 6, "topology": "ring", "matching": "one"}
     assert lying(monkeypatch, 10, ["promise"], **plan).is_good
     monkeypatch.setattr(Choice, "_way_seconds", lambda *_: 1e9)
+    monkeypatch.setattr(Choice, "give_up", lambda *_: False)
     assert "ends with other parameters" in str(lying(monkeypatch, 10, ["promise"], **plan).violations)
+
+
+def test_that_one_replica_takes_the_time_of_all_others_is_seen(monkeypatch):
+    """A liar comes first in the draw, and gives its replica byte by byte."""
+    assert simulated("liars", 4, topology="bridge").is_good
+    monkeypatch.setattr(Choice, "give_up", lambda *_: False)
+    assert "ends with other parameters" in str(simulated("liars", 4, topology="bridge").violations)
 
 
 def test_that_nobody_is_waited_for_at_the_end_is_seen(monkeypatch):
     plan = {"clients": 6, "topology": "path", "steps": 24, "local_steps": 4}
     assert simulated("speeds", 3, **plan).is_good
-    monkeypatch.setattr(FinalWait, "is_complete", lambda *_: True)
+    monkeypatch.setattr(FinalWait, "lasts", lambda *_: False)
     assert is_seen("ends with other parameters", "all", range(12), **plan)
 
 

@@ -34,6 +34,14 @@ def test_of_two_processes_with_one_key_the_older_ends_and_the_newer_goes_on(wind
     assert newer.name == older.name == "h1"
 
 
+def test_a_run_does_not_wait_for_the_older_one_to_end_it():
+    world, older, newer = make_twins()
+    newer.start()
+    assert older in world.honest
+    assert world.run()
+    assert older not in world.honest
+
+
 def test_the_older_is_not_started_again():
     world, older, newer = make_twins()
     newer.start()

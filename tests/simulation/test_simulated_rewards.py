@@ -63,7 +63,8 @@ def worlds(monkeypatch):
         return world
 
     monkeypatch.setattr(Replica, "_bind", lambda _: None)  # nobody computes with the weights
-    monkeypatch.setattr(seedflood_replica, "mark_skippable", lambda *_: None)
+    for name in ("check_reads", "mark_skippable"):
+        monkeypatch.setattr(seedflood_replica, name, lambda *_: None)
     fields = telling.groups, telling.unit_bits, telling.limit, telling.sparse
     monkeypatch.setattr(runs, "make_telling", lambda *_: Rewards(*fields))
     monkeypatch.setattr(runs, "_make_world", make_world)

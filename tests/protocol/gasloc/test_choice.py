@@ -1,5 +1,6 @@
 """The end of a run: closing rounds, and one replica for all, whatever late, dead or lying hosts do."""
 
+from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
 
@@ -8,8 +9,12 @@ from gossip import PATIENCE, World, unleash
 
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.messages import Chunk, Offer, decode
+from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.gasloc.statement import Result
+from seedflood.protocol.gasloc.trust import STILL_SECONDS
+from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.messages import Opaque
+from seedflood.protocol.swarm.rules import Patience
 from simulation.gasloc.replica import digest_of, spell
 
 
@@ -47,7 +52,7 @@ def test_all_end_with_the_replica_of_the_host_that_comes_first(rules, shape):
     world.finish()
     assert ends(world) == {first(world).values}
     assert first(world).taken == 0
-    assert {host.gasloc.choice.ours.author for host in world.hosts} == {first(world).origin}
+    assert {host.gasloc.agreement.choice.ours.author for host in world.hosts} == {first(world).origin}
     if not rules.get("gamma"):
         assert world.total() == world.initial + sum(host.drifted for host in world.hosts)
 
@@ -99,6 +104,68 @@ def test_a_host_that_comes_when_all_have_ended_moves_nobody():
     assert late.taken == 1
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_who_gets_nothing_of_its_first_copy_still_takes_what_the_others_ended_with(has_ended):
+    """Its only neighbour is mute for half a minute, when it joins during the last round, or after the end."""
+    world = make_world(3, how=[{"padding": 3000}], steps=40)
+    donor, rounds = world.hosts[0], world.rules.training_rounds
+    world.run(300, until=lambda: world.are_finished if has_ended else donor.gasloc.round == rounds - 1)
+    late = world.add(99)
+    world.plan(late, donor)
+    mute_until = world.now + STILL_SECONDS + 1.0
+    world.drop = lambda sender, receiver, message: (
+        (sender, receiver) == (donor, late)
+        and world.now < mute_until
+        and isinstance(message, Opaque)
+        and isinstance(decode(message.data), Chunk)
+    )
+    world.finish()
+    assert late.gasloc.trust.failures == {donor.origin: 1}
+    assert len(ends(world)) == 1
+
+
+@pytest.mark.parametrize("away_seconds", [35, 50])
+def test_who_loses_its_link_midway_still_takes_what_the_others_ended_with(away_seconds):
+    """The replica takes longer to come than a host waits for one."""
+    slow = Bounds(chunk_bytes=1 << 10, throughput_min=1e3)
+    world = make_world(3, how=[{"padding": 100_000}], steps=16, bounds=slow)
+    world.finish()
+    donor, late = world.hosts[0], world.add(99)
+    world.plan(late, donor, rate=1e3)
+    world.run(80)
+    assert late.gasloc.fetch.moving
+    world.cut(late, donor, redial=away_seconds)
+    world.finish()
+    assert len(ends(world)) == 1
+
+
+@pytest.mark.parametrize("removed", [0, 3])
+def test_what_most_of_those_hold_who_were_not_removed_is_waited_for(removed):
+    """Nobody gives it anything for longer than the way of a replica takes."""
+    world = make_world(6, "complete", steps=16, content_bytes_max=1000)
+    late = world.hosts[0]
+    world.run(300, until=lambda: late.gasloc.round == 1)
+    late.kill()
+    gone, others = world.hosts[6 - removed :], world.hosts[1 : 6 - removed]
+    stand_ins = {one.origin: stand_in(one.node.membership.get(one.origin).public_key, one.name) for one in gone}
+    for host in gone:
+        host.kill()
+    for host in others:
+        host.node.membership.silence(stand_ins, lambda key: False, stand_ins.keys())
+    world.run(600, until=lambda: all(host.finished_at is not None for host in others))
+    mute_until = world.now + 20
+    world.drop = lambda sender, receiver, message: receiver is late and world.now < mute_until and is_given(message)
+    late.start()
+    late.node.membership.silence(stand_ins, lambda key: False, stand_ins.keys())
+    world.redial()
+    world.run(600, until=lambda: late.finished_at is not None)
+    assert len({host.last for host in (late, *others)}) == 1
+
+
+def is_given(message):
+    return isinstance(message, Opaque) and isinstance(decode(message.data), Chunk | Offer)
+
+
 @pytest.mark.parametrize("rounds", [-1, 0, 2])
 def test_a_host_that_leaves_after_its_local_steps_and_comes_back_ends_with_the_others(rounds):
     """In the exchange before the closing rounds, or in one of these."""
@@ -118,6 +185,51 @@ def test_a_host_that_leaves_after_its_local_steps_and_comes_back_ends_with_the_o
     assert all(has_said_that_it_ended(one, host) for one in others)
 
 
+def test_a_replica_is_waited_for_on_its_way_from_host_to_host():
+    """Over each link it takes nearly as long as a host waits for one."""
+    slow, patience = Bounds(chunk_bytes=1 << 10, throughput_min=1e3), Patience(start_seconds=5.0, linger_seconds=10.0)
+    sizes = {"how": [{"padding": 12_000}], "content_bytes_max": 13_000}
+    world = make_world(6, "path", **sizes, link={"rate": 1e3}, steps=8, bounds=slow, patience=patience)
+    world.finish()
+    assert len(ends(world)) == 1
+
+
+def test_who_comes_back_after_the_end_states_again_which_replica_it_holds():
+    """It may come to hold another one than in its life before, and hosts behind it need to know."""
+    world = make_world(4, "path", steps=16)
+    last, host, *others = world.hosts
+    last.kill()
+    world.run(600, until=lambda: all(one.finished_at for one in (host, *others)))
+    world.run(5)
+    host.kill()
+    world.revive(host)
+    world.run(300, until=lambda: host.finished_at)
+    world.run(5)
+    words = [one.node.membership.spoken(host.origin) for one in (host, *others)]
+    assert [word.incarnation for word in words] == [2, 2, 2]
+    assert len({host.last, *(one.last for one in others)}) == 1
+
+
+def test_who_has_come_back_is_waited_for_at_the_end_before_it_says_that_it_takes_part():
+    """A host was admitted in the place of one that was removed, so as many as the run has were met without it."""
+    world = World(clients=2, steps=16)
+    host, late, gone = (world.add() for _ in range(3))
+    world.complete(delay=1.0)
+    world.run(300, until=lambda: late.gasloc.round == 1)
+    gone.kill()
+    stand_ins = {gone.origin: stand_in(host.node.membership.get(gone.origin).public_key, gone.name)}
+    for one in (host, late):
+        one.node.membership.silence(stand_ins, lambda key: False, stand_ins.keys())
+    late.kill()
+    world.run(300, until=lambda: host.gasloc.agreement.wait.is_under_way)
+    world.revive(late)
+    late.node.membership.silence(stand_ins, lambda key: False, stand_ins.keys())
+    world.run(1.9)  # nothing but its hello has come
+    assert host.finished_at is None
+    world.run(600, until=lambda: host.finished_at and late.finished_at)
+    assert host.last == late.last
+
+
 def test_who_comes_first_and_dies_is_given_up_for_the_next():
     world = make_world(4, "complete", how=[{"padding": 300_000}], steps=16, link={"rate": 1e6})
     chosen = first(world)
@@ -126,7 +238,7 @@ def test_who_comes_first_and_dies_is_given_up_for_the_next():
     chosen.kill()
     world.run(600, until=lambda: all(host.finished_at is not None for host in others))
     assert len({host.last for host in others}) == 1
-    assert others[0].gasloc.choice.ours.author != chosen.origin
+    assert others[0].gasloc.agreement.choice.ours.author != chosen.origin
 
 
 def test_who_states_a_replica_and_serves_nothing_is_given_up_for_the_next():
@@ -142,7 +254,40 @@ def test_who_states_a_replica_and_serves_nothing_is_given_up_for_the_next():
     others = [host for host in world.hosts if host is not liar]
     world.run(600, until=lambda: all(host.finished_at is not None for host in others))
     assert len({host.last for host in others}) == 1
-    assert others[0].gasloc.choice.ours.author != liar.origin
+    assert others[0].gasloc.agreement.choice.ours.author != liar.origin
+
+
+@pytest.mark.parametrize("bytes_max", [1, 5, 1000])
+@pytest.mark.parametrize("place", ["end", "middle", "beside all"])
+def test_who_gives_its_replica_byte_by_byte_is_given_up_for_the_next(place, bytes_max):
+    """It comes first in the draw, and gives each of its neighbours no more than this."""
+    world = World(clients=5, steps=16)
+    for k in range(5):
+        world.add(drift=Fraction(k), padding=3000)
+    liar = first(world)
+    others = [host for host in world.hosts if host is not liar]
+    for one, other in pairwise(others):
+        world.plan(one, other)
+    for host in {"end": others[:1], "middle": others[1:3], "beside all": others}[place]:
+        world.plan(liar, host)
+    given, gives_at = Counter(), {}
+
+    def dribble(sender, receiver, message):
+        if sender is not liar or liar.gasloc.round < world.rules.rounds:
+            return False
+        liar.gasloc.carrier._chunk_bytes = 1
+        if not isinstance(message, Opaque) or not isinstance(decode(message.data), Chunk):
+            return False
+        if world.now < gives_at.get(receiver, 0.0) or given[receiver] >= bytes_max:
+            return True
+        given[receiver], gives_at[receiver] = given[receiver] + 1, world.now + 20
+        return False
+
+    world.drop = dribble
+    world.run(1200, until=lambda: all(host.finished_at is not None for host in others))
+    assert all(given[host] for host in others if host.origin in liar.node.neighbours)
+    assert len({host.last for host in others}) == 1
+    assert others[0].gasloc.agreement.choice.ours.author != liar.origin
 
 
 def test_what_one_host_alone_says_of_another_ones_replica_counts_for_nothing():
@@ -153,7 +298,7 @@ def test_what_one_host_alone_says_of_another_ones_replica_counts_for_nothing():
     false = spell((Fraction(666),))
 
     def lie():
-        liar.gasloc.choice.ours = Result(chosen.origin, digest_of(false))
+        liar.gasloc.agreement.choice.ours = Result(chosen.origin, digest_of(false))
         liar.do(lambda now: liar.gasloc.compare(now))
         world.at(world.now + 0.05, lie)
 
@@ -198,7 +343,7 @@ def test_at_the_end_quick_hosts_wait_for_slow_ones_and_for_those_that_are_away_f
     how = [{"step_seconds": 0.05}, {"step_seconds": 0.05}, *[{"step_seconds": 1.0}] * 3]
     world = make_world(5, how=how, matching="one")
     quick = world.hosts[0]
-    world.run(300, until=lambda: quick.gasloc.is_waiting and quick.node.blockers(world.now))
+    world.run(300, until=lambda: quick.gasloc.agreement.wait.is_under_way and quick.node.blockers(world.now))
     assert {one.kind for one in quick.node.blockers(world.now)} == {"neighbour"}
     for link in list(world.links.values()):
         world.cut(*link.ends, redial=20)
@@ -216,8 +361,23 @@ def test_hosts_that_have_waited_at_the_end_for_long_still_end_with_each_other():
         world.plan(one, other)
     *quick, slow = world.hosts
     world.run(40)
-    assert all(host.gasloc.is_waiting for host in quick)
+    assert all(host.gasloc.agreement.wait.is_under_way for host in quick)
     slow.do(lambda now: slow.node.gasloc._presence.declare())  # a link has come or gone: it does not stand still
+    world.finish()
+    assert len(ends(world)) == 1
+
+
+@pytest.mark.parametrize("k", range(1, 4))
+def test_nobody_ends_beside_hosts_that_come_back_before_long(k):
+    """It starts again when all choose, and cuts the others apart meanwhile."""
+    world = make_world(5, "path", how=[{"padding": 30_000}], steps=16)
+    victim, *others = [world.hosts[k], *world.hosts[:k], *world.hosts[k + 1 :]]
+    world.run(300, until=lambda: all(host.node.phase == "choosing" for host in world.hosts))
+    world.run(0.05)
+    victim.kill()
+    world.run(20)
+    assert not any(host.finished_at for host in others)
+    world.revive(victim)
     world.finish()
     assert len(ends(world)) == 1
 
@@ -279,9 +439,9 @@ def test_who_has_finished_with_another_replica_is_waited_for_while_it_is_linked(
     world = make_world(4, "path")
     world.finish()
     host = world.hosts[1]
-    choice = host.gasloc.choice
-    assert choice.awaited() == set()
+    choice = host.gasloc.agreement.choice
+    assert choice.awaited(with_away=False) == set()
     choice.ours = choice.ours._replace(digest=bytes(32))
-    assert choice.awaited() == {world.hosts[k].origin for k in (0, 2, 3)}
+    assert choice.awaited(with_away=False) == {world.hosts[k].origin for k in (0, 2, 3)}
     host.node.disconnected(world.hosts[2].origin, world.now)
-    assert choice.awaited() == {world.hosts[0].origin}
+    assert choice.awaited(with_away=False) == {world.hosts[0].origin}

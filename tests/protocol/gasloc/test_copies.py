@@ -3,7 +3,7 @@
 import pytest
 from gossip import Bytes, World
 
-from seedflood.protocol.gasloc.copies import PLACES
+from seedflood.protocol.gasloc.copies import PLACES, RESTING_PLACES
 from seedflood.protocol.gasloc.messages import (
     NEWEST,
     Accept,
@@ -140,23 +140,25 @@ def test_who_crawls_loses_its_place_though_it_asks_again_and_again():
     assert late.adopted == 1
 
 
-def test_who_rests_from_one_replica_gets_the_one_that_takes_its_place():
-    """It wanted the first one, and had wished for another one before it was offered."""
-    world, (donor, other) = make_world(0, 0)
+def test_who_rests_at_the_end_takes_no_place_of_those_who_took_nothing_yet():
+    """It rests from the replica that it was offered, and not from the one that takes its place."""
+    world, (donor, other, *crowd) = make_world(*[0] * (RESTING_PLACES + 2))
     world.drop = lambda sender, receiver, message: isinstance(said(message), Offer)
     first, second = Bytes(b"first"), Bytes(b"second")
 
-    def want(content):
-        donor.do(lambda now: donor.node.received(other.origin, Opaque(encode(Want(content.digest))), now))
+    def want(content, *hosts):
+        for host in hosts:
+            donor.do(lambda now, host=host: donor.node.received(host.origin, Opaque(encode(Want(content.digest))), now))
 
     donor.gasloc.serve.publish(first, world.rules.rounds)
-    want(first)
+    want(first, other)
     world.run(31)
-    want(first)
     assert not donor.gasloc.serve.peers
+    want(first, *crowd, other)
+    assert set(donor.gasloc.serve.peers) == {host.origin for host in crowd}
     donor.gasloc.serve.publish(second, world.rules.rounds)
-    want(second)
-    assert set(donor.gasloc.serve.peers) == {other.origin}
+    want(second, *crowd, other)
+    assert set(donor.gasloc.serve.peers) == {host.origin for host in (*crowd, other)}
 
 
 @pytest.mark.parametrize("claimed", [1, COPY_BYTES - 1])

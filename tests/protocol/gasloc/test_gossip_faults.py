@@ -75,7 +75,7 @@ def test_a_word_that_is_lost_in_the_last_round_is_asked_for_before_the_end():
     world.drop = lambda sender, receiver, message: of_kind(message, Outcome) and not prepared.named("no steps left")
     world.finish()
     assert prepared.named("mixed late")
-    assert prepared.finished_at - prepared.gasloc.since < 3
+    assert prepared.finished_at - prepared.gasloc.agreement.since < 3
     assert world.total() == world.initial
 
 

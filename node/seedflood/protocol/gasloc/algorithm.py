@@ -15,13 +15,12 @@ for all (`choice`), before which all wait for each other again.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
-from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.closing import closing_rounds
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
-from seedflood.protocol.gasloc.final_wait import FinalWait
 from seedflood.protocol.gasloc.joining import Joining
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.messages import Progress
@@ -37,7 +36,6 @@ from seedflood.protocol.gasloc.orders import (
     KeptPart,
     Mix,
     Opened,
-    Publish,
     Ready,
     Restore,
     Restored,
@@ -49,12 +47,7 @@ from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
-from seedflood.protocol.gasloc.statement import (
-    Result,
-    Stated,
-    known_graph,
-    rounds_of,
-)
+from seedflood.protocol.gasloc.statement import Stated, known_graph, rounds_of
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import STEP_MAX, OriginId
@@ -84,12 +77,7 @@ class Gasloc(Algorithm):
     _ahead: local steps of the next round that are done, or being done, while this one is exchanged. _checkpoint_at: the
     round of the last checkpoint.
 
-    The end. is_waiting: do we wait for all hosts to come to the closing rounds, or to the end? _closing_end: the round
-    after our last closing one; None before the first. has_result: do we have the replica with which all end? _stands:
-    may that be ours? aim: the one that we fetch. _is_alone: could nobody give it to us? _last_serial: of the checkpoint
-    at the end.
-
-    since: when we began to end.
+    _closing_end: the round after our last closing one; None before the first.
     """
 
     def __init__(
@@ -103,25 +91,21 @@ class Gasloc(Algorithm):
         self.carrier = Carrier(presence.neighbours, sinks, outbox, bounds.chunk_bytes)
         self.trust = Trust(presence, outbox)
         self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
-        self.choice = Choice(rules, bounds, presence, self.pace)
         self.serve = Serve(bounds, self.carrier, outbox)
         self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, self.serve, outbox)
         self.talk = Conversation(rules, presence, self.carrier, self.exchange, self.fetch, self.serve, self._where)
         self.joining = Joining(rules, habits.patience, presence, self.talk, self.fetch)
-        self.final_wait = FinalWait(rules, habits.patience, presence, self.pace, self.choice, self.talk)
+        self.agreement = Agreement(rules, habits, presence, self.pace, self.life, self.ledger, self.talk, outbox)
         self._rules = rules
         self._presence = presence
         self._outbox = outbox
-        self._patience = habits.patience
         self._local_steps, self._checkpoint_rounds = habits.local_steps or rules.local_steps, habits.checkpoint_rounds
         self._has_spoken = False
-        self.is_restored = self.is_computing = self.is_waiting = False
-        self._ahead = self._checkpoint_at = self._last_serial = 0
+        self.is_restored = self.is_computing = False
+        self._ahead = self._checkpoint_at = 0
         self._asked_at = (0.0, 0)
         self._closing_end: int | None = None
-        self._stands = self.has_result = self._is_alone = False
-        self.aim: Result | None = None
-        self.since = self._now = 0.0
+        self._now = 0.0
         self._standstill = Standstill()
         self.shown: dict[str, float] = {}
         """Figures of the compute side, which are shown beside ours."""
@@ -143,7 +127,7 @@ class Gasloc(Algorithm):
         return member.last_step == self._rules.steps - 1
 
     def state(self) -> bytes:
-        return Stated(self.round, self.pace.slow, self.choice.ours).packed()
+        return Stated(self.round, self.pace.slow, self.agreement.choice.ours).packed()
 
     def _where(self) -> Progress:
         """How far we are, as neighbours are told."""
@@ -184,7 +168,7 @@ class Gasloc(Algorithm):
 
     def _restored(self, serial: int, round_: int) -> None:
         self.is_restored, self.joining.has_parameters = True, serial > 0
-        self.has_result = round_ >= self._rules.rounds
+        self.agreement.has_result = round_ >= self._rules.rounds
         self.round = max(round_, self.ledger.last_round + 1)
         for partner, entry in self.ledger.restored(serial):
             self._outbox.order(Correct(entry.round, partner, entry.weight))
@@ -232,9 +216,9 @@ class Gasloc(Algorithm):
             case Adopted(is_right):
                 self._adopted(is_right=is_right)
             case Ready(content):
-                self._published(content)
+                self.agreement.published(content)
             case Taken(result):
-                self._taken(result)
+                self.agreement.taken(result)
 
     def _stepped(self, now: float) -> None:
         asked_at, count = self._asked_at
@@ -264,7 +248,7 @@ class Gasloc(Algorithm):
         with another run leave nobody behind."""
         for partner, round_ in self.ledger.checkpointed(serial):
             self._outbox.order(Drop(round_, partner))
-        if self.life.is_over and serial >= self._last_serial and not self._presence.ours.has_left:
+        if self.life.is_over and serial >= self.agreement.last_serial and not self._presence.ours.has_left:
             self._presence.declare(last_step=self._rules.steps - 1)
 
     def _adopted(self, *, is_right: bool) -> None:
@@ -274,26 +258,6 @@ class Gasloc(Algorithm):
                 self._outbox.order(Drop(round_, partner))
             self.joining.has_parameters = True
             self._keep_checkpoint(max(self.round, self.fetch.round))
-
-    def _published(self, content: Content) -> None:
-        self.is_computing = False
-        known = self.choice.ours
-        author = known.author if known is not None and known.digest == content.digest else self._presence.ours.origin
-        self._state_result(Result(author, content.digest), content)
-
-    def _taken(self, content: Content | None) -> None:
-        self.fetch.adopted(is_right=content is not None)
-        aim, self.aim = self.aim, None
-        if content is not None and aim is not None:
-            self._state_result(aim, content)
-        elif self.choice.ours is not None and self.life.phase is not Phase.LEFT:
-            self._order_publish()  # ours, which was withdrawn
-
-    def _state_result(self, result: Result, content: Content) -> None:
-        self.choice.ours = result
-        self.serve.publish(content, self._rules.rounds)
-        if self.life.phase is not Phase.LEFT:
-            self._presence.declare()
 
     # What is due
 
@@ -311,7 +275,7 @@ class Gasloc(Algorithm):
         elif self.life.is_active:
             self._go_on(now)
         elif self.life.phase in (Phase.CHOOSING, Phase.FINISHING):
-            self._choose(now)
+            self.agreement.advance(now)
 
     def compare(self, now: float) -> None:
         """Repeats messages that may have been lost, and tells all neighbours how far we are."""
@@ -333,11 +297,10 @@ class Gasloc(Algorithm):
         times = [self.exchange.wake_at(), self.serve.wake_at(), self.fetch.wake_at(now)]
         if self.life.phase is Phase.JOINING:
             times.append(self.joining.patient_until)
-        if self.is_waiting:
-            times.append(self.final_wait.wake_at())
+        if self.agreement.wait.is_under_way:
+            times.append(self.agreement.wait.wake_at())
         if self.life.phase in (Phase.CHOOSING, Phase.FINISHING):
-            times += [self.since + self._patience.linger_seconds, self._alone_at, self._end_at]
-            times.append(self.choice.wake_at(now))
+            times.append(self.agreement.wake_at(now))
         later = (one for one in times if one > now)
         return min(self.carrier.wake_at(), *later, float("inf"))
 
@@ -350,7 +313,9 @@ class Gasloc(Algorithm):
             self.round = max(self.round, min(self.fetch.round, reached + 1), reached)  # a donor may overstate its round
             self._begin(now)
             return
-        has_waited = self.has_result or self.joining.has_waited(now)  # who has the replica of the end needs nobody
+        has_waited = self.agreement.has_result or self.joining.has_waited(
+            now
+        )  # who has the replica of the end needs nobody
         if self.fetch.is_under_way or (has_waited and self.joining.is_copy_needed()):
             self.fetch.advance(self.talk.donors(), now)
             if self.joining.is_forsaken(now):
@@ -382,7 +347,11 @@ class Gasloc(Algorithm):
             self.round = self._rules.rounds
         if not self._has_spoken:
             self._has_spoken = True
-            self._presence.take_part(self._first_step)
+            word = self._presence.membership.spoken(self._presence.ours.origin)
+            if word is not None and self.has_ended(word):  # it may come to hold another replica than it stated
+                self._presence.go_on(word)
+            else:
+                self._presence.take_part(self._first_step)
         self._outbox.tell("takes part", round=self.round)
         self._begin_round(self.round, now, stands=stands)
 
@@ -394,7 +363,8 @@ class Gasloc(Algorithm):
             round_ = self._rules.rounds
         self.round = round_
         if round_ >= self._rules.rounds:
-            self._come_to_the_end(now, stands=stands)
+            self._outbox.tell("no steps left", step=self.step)
+            self.agreement.begin(now, stands=stands)
             return
         steps, self._ahead = self._steps_of(round_) - self._ahead, 0
         if steps > 0:
@@ -422,9 +392,7 @@ class Gasloc(Algorithm):
         if reached >= self.round + BEHIND_ROUNDS:
             self._jump(reached)
         if self._rules.is_closing(self.round) and self._closing_end is None:
-            self.final_wait.begin(self._rules.training_rounds, self._now)
-            self.is_waiting = not self.final_wait.is_complete(self._now)
-            if self.is_waiting:
+            if self.agreement.wait.lasts(self._rules.training_rounds, self._now):
                 return
             self._closing_end = self._rules.training_rounds + self._count_closing_rounds()
             if self.round >= self._closing_end:
@@ -439,7 +407,7 @@ class Gasloc(Algorithm):
 
     def _go_on(self, now: float) -> None:
         """Goes on to the next round if the exchange is over, or can no longer take place."""
-        if self.is_waiting:
+        if self.agreement.wait.is_under_way:
             self._prepare_exchange()
             return
         exchange, rules = self.exchange, self._rules
@@ -472,95 +440,6 @@ class Gasloc(Algorithm):
         facts = {"partners": partners, "seconds": round(self.exchange.seconds, 3)}
         self._outbox.tell("round exchanged", "debug", round=self.round, **facts)
         self._outbox.order(Mix(self.round, shares, has_momentum=not self._rules.is_closing(self.round)))
-
-    # The end
-
-    def _come_to_the_end(self, now: float, *, stands: bool) -> None:
-        """No rounds are left."""
-        self.life.enter(Phase.CHOOSING)
-        self.since, self._stands = now, stands
-        self._outbox.tell("no steps left", step=self.step)
-        self._presence.declare()
-        self.talk.tell_progress()
-        self._choose(now)
-
-    def _choose(self, now: float) -> None:
-        """Takes the next step to the end, if one is due: states our replica, waits for all others, and takes the one
-        with which all end, as far as we know."""
-        if self.is_computing or self.fetch.is_adopting:
-            return
-        if self._stands and self.choice.ours is None:
-            self._state_ours(now)
-        elif not self._is_waiting_for_all(now):
-            self._take_the_chosen(now)
-
-    def _state_ours(self, now: float) -> None:
-        """What is in doubt is waited for: if it counts, it is still added."""
-        is_patient = now < self.since + self._patience.linger_seconds
-        if not (self.ledger.doubts() and is_patient):
-            self._order_publish()
-
-    def _is_waiting_for_all(self, now: float) -> bool:
-        self.final_wait.begin(self._rules.rounds, now)
-        self.is_waiting = self.life.phase is Phase.CHOOSING and not self.final_wait.is_complete(now)
-        if self.is_waiting:
-            self.since = now
-        return self.is_waiting
-
-    def _take_the_chosen(self, now: float) -> None:
-        aim, ours = self.choice.find(now, moving=self.fetch.moving), self.choice.ours
-        is_late = self.life.phase is Phase.CHOOSING and now >= self._alone_at and self.fetch.moving is None
-        if is_late and not self._is_alone:
-            self._is_alone = True
-            self._outbox.tell("ends with what it has: nobody gives it the replica with which the others end", "warning")
-        if aim is not None and (ours is None or aim.digest != ours.digest) and not self._is_alone:
-            self._fetch_result(aim, now)
-        elif ours is not None:
-            self._finish(now)
-        else:  # nobody here holds anything with which to end
-            self._stands = True
-            self._order_publish()
-
-    def _order_publish(self) -> None:
-        for partner, round_ in self.ledger.replaced():
-            self._outbox.order(Drop(round_, partner))
-        self.is_computing = True
-        self._outbox.order(Publish())
-
-    def _fetch_result(self, aim: Result, now: float) -> None:
-        if self.life.phase is Phase.FINISHING:
-            self.life.enter(Phase.CHOOSING)
-            self.since = now
-        self.aim = aim
-        self.fetch.advance(dict.fromkeys(self.choice.holders(aim), 0), now, aim.digest)
-
-    @property
-    def _alone_at(self) -> float:
-        """Until when we wait for somebody who has the replica with which all end."""
-        return self.since + self._patience.start_seconds + self._patience.linger_seconds
-
-    @property
-    def _end_at(self) -> float:
-        """Until when we stay for others. Some may still take local steps."""
-        return self.since + self._patience.linger_seconds + self.final_wait.longest_seconds
-
-    def _finish(self, now: float) -> None:
-        """We have it: ends once nobody needs it of us."""
-        if self.life.phase is Phase.CHOOSING:
-            self.life.enter(Phase.FINISHING)
-            self.fetch.end()
-            self.since, self.has_result = now, not self._is_alone
-            self._last_serial = self._keep_checkpoint(self.round)
-            self.talk.tell_progress()
-        is_wanted = self.choice.awaited() or self.serve.peers
-        if is_wanted and now < self._end_at:
-            return
-        if unequal := self._presence.membership.names(self.choice.unequal()):
-            self._outbox.tell("ends, and other hosts hold another replica", "warning", unequal_to=unequal)
-        self.life.enter(Phase.FINISHED)
-        self._outbox.finish()
-
-    # Small things
 
     def _keep_checkpoint(self, round_: int) -> int:
         """Orders a checkpoint, and returns its serial. round_: the round with which to go on from it."""

@@ -7,11 +7,14 @@ So what is chosen gains weight, and a host that comes late, or back, moves nobod
 
 **Nothing is waited for that nobody serves.** A replica that most hosts do not have, that no further one has come to
 state, and of which nothing arrives, counts no more after as long as it may take to come here. Then the next one is
-taken. If somebody has it after all, it counts again.
+taken. If somebody has it after all, it counts again. What arrives is waited for, but if it breaks off after as long as
+a host waits at the end, its author counts no more either. One that most hosts have gets as long again from then on, and
+so does a replica of the next author that a neighbour has. So a liar that gives its own byte by byte takes none of the
+time of the others.
 
 **Who is alone finds out.** A host ends when all that it can reach state what it holds, or after its patience; then its
-log says who holds what else. So replicas are unequal only where the swarm was cut apart for longer than that, or lied
-to.
+log says who holds what else. Those that have come to the closing rounds, and are away, have `patience_seconds` to come
+back. So replicas are unequal only where the swarm was cut apart for longer than that, or lied to.
 
 What is chosen was not checked by anyone: a liar that comes first in the draw gives its own parameters to all, up to the
 norm that is the same on all hosts. Anybody can make keys until one comes first; a closed run has a roster against that.
@@ -50,8 +53,7 @@ class Choice:
 
     def find(self, now: float, *, moving: bytes | None) -> Result | None:
         """The replica to end with, as far as we know; None: there is none. moving: the digest of what arrives here."""
-        stating = [(word.origin, result) for word in self._words() if (result := stated(word).result) is not None]
-        words = [(origin, result) for origin, result in stating if result.author in self._presence.membership]
+        words = self._told()
         counts = Counter(result.digest for _, result in words)
         owned = {result.digest for origin, result in words if origin == result.author}
         for _, (author, digest) in words:
@@ -70,6 +72,26 @@ class Choice:
             self._until[found.author] = now + self._way_seconds(found.author)
         return found
 
+    def give_up(self, result: Result, now: float) -> bool:
+        """It does not come: another one is to be taken that a neighbour has, or ours. False: most of the others hold
+        it, and no other one would be equal to theirs."""
+        if result.digest == self.made():
+            return False
+        told = self._told()
+        near = {one.author for origin, one in told if origin in self._presence.neighbours}
+        self._until |= dict.fromkeys({one.author for _, one in told} - near | {result.author}, now)
+        return True
+
+    def is_on_its_way(self, result: Result, now: float) -> bool:
+        """May it still come to a neighbour, of which none has it yet, from a host that we can reach? What its author
+        alone has does not come by way of hosts that have finished with another one: they have given it up."""
+        if self.holders(result) or now >= self._until.get(result.author, now):
+            return False
+        rounds, has_it = self._rules.rounds, {origin for origin, one in self._told() if one == result}
+        done = {word.origin for word in self._words() if has_finished(word, rounds)} - has_it
+        graph = known_graph(self._presence.membership, done if len(has_it) == 1 else (), rounds=rounds)
+        return not has_it.isdisjoint(distances(graph, self._origin))
+
     def wake_at(self, now: float) -> float:
         return min((until for until in self._until.values() if until > now), default=float("inf"))
 
@@ -79,11 +101,12 @@ class Choice:
         return [peer for peer, word in words if word is not None and _digest_of(word) == result.digest]
 
     def made(self) -> bytes | None:
-        """The digest that more than half of the others state. Those that left before the end of the run do not count,
-        those that were never met do."""
+        """The digest that more than half of the others state. Those that left before the end of the run, or were
+        removed, do not count; those that were never met do."""
         others = [word for word in self._words() if word.origin != self._origin]
         left = sum(word.has_left and not has_finished(word, self._rules.rounds) for word in others)
-        most = max(len(others), self._rules.clients - 1) - left
+        expected = self._rules.clients - self._presence.membership.absentees() - 1
+        most = max(len(others), expected) - left
         told = Counter(digest for word in others if (digest := _digest_of(word)) is not None)
         return next((digest for digest, count in told.most_common(1) if 2 * count > most), None)
 
@@ -96,12 +119,17 @@ class Choice:
         told = {word.origin for word in self._words() if _digest_of(word) is not None}
         return told - self.equal() if self.ours is not None else set()
 
-    def awaited(self) -> set[OriginId]:
+    def awaited(self, *, with_away: bool) -> set[OriginId]:
         """The hosts that take part, that we can reach (also by way of hosts that still join), and that do not hold what
-        we hold. Who has finished with another replica may have heard of too few, and still come for this one."""
+        we hold. Who has finished with another replica may have heard of too few, and still come for this one.
+        with_away: also those that have come to the closing rounds, and that we cannot reach."""
         members, rounds = list(self._presence.membership.all()), self._rules.rounds
         reached = distances(stated_edges(members), self._origin).keys()
-        return {one.origin for one in members if takes_part(one, rounds)} & reached - self.equal() - {self._origin}
+        found = {one.origin for one in members if takes_part(one, rounds)} & reached
+        if with_away:
+            words = (word for word in self._words() if not word.has_left)
+            found |= {word.origin for word in words if self._rules.is_closing(stated(word).round)}
+        return found - self.equal() - {self._origin}
 
     def _way_seconds(self, author: OriginId) -> float:
         """How long it may take until a replica has come from its host to here, or from here to there."""
@@ -109,6 +137,11 @@ class Choice:
         hops = 1 + distances(graph, self._origin).get(author, 1)
         size = self._rules.content_bytes_max
         return hops * self._bounds.transfer_seconds(size, None, self._pace.hop_seconds)
+
+    def _told(self) -> list[tuple[OriginId, Result]]:
+        """What hosts hold at the end, by their word, of authors that we know."""
+        told = [(word.origin, result) for word in self._words() if (result := stated(word).result) is not None]
+        return [(origin, result) for origin, result in told if result.author in self._presence.membership]
 
     def _words(self) -> Iterable[Member]:
         return self._presence.membership.words()

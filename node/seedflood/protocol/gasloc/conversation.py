@@ -29,7 +29,7 @@ from seedflood.protocol.swarm.presence import Presence
 
 class Conversation:
     """Talks with the neighbours. where: returns how far we are. progress: how far each of them is, as it says. news:
-    how often one of them advanced, or made an offer for a later round."""
+    how often one of them advanced, or made an offer for a later round. fetch, serve: the two sides of copies."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Conversation:
         self._presence = presence
         self._carrier = carrier
         self._exchange = exchange
-        self._fetch = fetch
-        self._serve = serve
+        self.fetch = fetch
+        self.serve = serve
         self._where = where
 
     def connected(self, peer: OriginId, now: float) -> None:
         self._carrier.say(peer, self._where())
         self._exchange.connected(peer)
-        self._fetch.connected(peer)
+        self.fetch.connected(peer)
         self._carrier.connected(peer, now)
 
     def disconnected(self, peer: OriginId) -> None:
@@ -100,16 +100,16 @@ class Conversation:
         receiving = self._carrier.take(peer, chunk, now)
         if receiving is not None:
             self._exchange.arrived(peer, receiving, now)
-            self._fetch.arrived(peer, receiving)
+            self.fetch.arrived(peer, receiving)
 
     def _hear_copy(self, peer: OriginId, saying: Want | Offer | Decline, now: float) -> None:
         match saying:
             case Want(digest):
-                self._serve.wanted(peer, digest, now, can_serve=self._where().can_serve)
+                self.serve.wanted(peer, digest, now, can_serve=self._where().can_serve)
             case Offer() as offer:
-                self._fetch.offered(peer, offer, now)
+                self.fetch.offered(peer, offer, now)
             case Decline():
-                self._fetch.declined(peer)
+                self.fetch.declined(peer)
 
     def _hear_exchange(self, peer: OriginId, saying: Offer | Decline | Kept | Outcome, now: float) -> None:
         match saying:

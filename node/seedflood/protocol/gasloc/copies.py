@@ -4,7 +4,7 @@ with which all end (`choice`), parameters alone, from any neighbour that has it.
 A host asks one neighbour at a time, and another one if that one has no copy, breaks off, stands still or is slower than
 another may be. Who has failed it less often is asked first. It keeps the part of a copy that has arrived: if the link
 comes back, the transfer resumes there. A copy is large, so a donor serves few hosts at a time, none of them for long
-without giving more, and does not serve a host again soon after.
+without giving more, and does not serve a host again soon after, but at the end of the run.
 
 A host that joins waits for a copy as long as anybody takes part whom it can reach. Where nobody does, it begins with
 what it has, after as long as a start may take. Without any link it goes on waiting: the others may be well.
@@ -34,6 +34,10 @@ PLACES = 2
 
 LAST_PLACES = 8
 """The same at the end of a run, when all want a copy at once. Who has it serves it on, so all have it soon."""
+
+RESTING_PLACES = LAST_PLACES // 2
+"""Of these, for hosts that rest as well: at the end nobody has the time for a rest. The others are for hosts that took
+nothing yet, so those that crawl keep nobody out."""
 
 CHANCES = 7
 """A copy may come this many times slower, by powers of two, than a link is expected to carry it: with 8 KB/s."""
@@ -275,9 +279,10 @@ class Serve:
                 self._carrier.say(peer, place.offer)  # it lost the link, and goes on
             return
         has_it = can_serve if wanted == NEWEST else self._final is not None and self._final[0].digest == wanted
-        places = PLACES if wanted == NEWEST else LAST_PLACES
+        is_resting = now < self._rest_until.get(peer, 0.0)
+        places, of_resting = (PLACES, 0) if wanted == NEWEST else (LAST_PLACES, RESTING_PLACES)
         taken = sum((place.wanted == NEWEST) == (wanted == NEWEST) for place in self._places.values())
-        if not has_it or taken >= places or now < self._rest_until.get(peer, 0.0):
+        if not has_it or taken >= (of_resting if is_resting else places):
             self._carrier.say(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
             return
         self._places[peer] = Place(now, wanted)

@@ -21,7 +21,7 @@ is behind goes on with a closing round after its local steps."""
 
 class FinalWait:
     """round: the one that all are to reach. since: since when we are at the end; those that are away have this time
-    once."""
+    once. is_under_way: is anybody waited for now?"""
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class FinalWait:
     ) -> None:
         self.round = 0
         self.since = float("inf")
+        self.is_under_way = False
         self._half_since = float("inf")
         """Since when half of the swarm is there."""
         self._rules = rules
@@ -43,14 +44,13 @@ class FinalWait:
         self._choice = choice
         self._talk = talk
 
-    def begin(self, round_: int, now: float) -> None:
+    def lasts(self, round_: int, now: float) -> bool:
+        """Is anybody waited for who has not reached this round?"""
         self.since = min(self.since, now)
         if round_ != self.round:
             self.round, self._half_since = round_, float("inf")
-
-    def is_complete(self, now: float) -> bool:
-        """Is nobody waited for any more?"""
-        return not self.awaited(now) and not self._has_unmet(now)
+        self.is_under_way = bool(self.awaited(now)) or self._has_unmet(now)
+        return self.is_under_way
 
     def awaited(self, now: float) -> set[OriginId]:
         if self._have_gone_on:

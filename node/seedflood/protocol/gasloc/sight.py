@@ -29,8 +29,8 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
         "exchanges_skipped": float(node.exchange.skipped),
         "exchanges_in_doubt": float(len(node.ledger.doubts())),
         "exchange_seconds": node.exchange.seconds,
-        "equal_replicas": float(len(node.choice.equal())),
-        "unequal_replicas": float(len(node.choice.unequal())),
+        "equal_replicas": float(len(node.agreement.choice.equal())),
+        "unequal_replicas": float(len(node.agreement.choice.unequal())),
         "local_seconds": node.pace.local_seconds,
         "bytes_sent": float(node.carrier.bytes_sent),
         "bytes_received": float(node.carrier.bytes_received),
@@ -41,28 +41,30 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
 def words_of(node: "Gasloc", membership: Membership, ours: OriginId) -> dict[str, str]:
     matched = [a if b == ours else b for a, b in node.exchange.pairs if ours in (a, b)]
     told: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
-    told["unequal_to"] = node.choice.unequal()
+    told["unequal_to"] = node.agreement.choice.unequal()
     return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in told.items()}
 
 
 def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
+    agreement = node.agreement
     match node.life.phase:
         case Phase.JOINING:
             yield _while_joining(node, membership)
-        case _ if node.is_waiting:
+        case _ if agreement.wait.is_under_way:
             yield from _at_the_end(node, membership, now)
-        case Phase.CHOOSING if not node.is_computing:
+        case Phase.CHOOSING if not agreement.is_publishing:
             yield from _while_choosing(node, membership)
         case Phase.FINISHING:
-            kinds = dict.fromkeys(node.choice.awaited(), "neighbour") | dict.fromkeys(node.serve.peers, "copy")
+            kinds = dict.fromkeys(agreement.awaited(now), "neighbour") | dict.fromkeys(node.serve.peers, "copy")
             for origin in sorted(kinds, key=membership.name):
-                yield Blocker(kinds[origin], origin, membership.name(origin), None, node.since)
+                yield Blocker(kinds[origin], origin, membership.name(origin), None, agreement.since)
         case _ if node.exchange.is_open and not node.is_computing:
             yield from node.exchange.blockers()
 
 
 def _at_the_end(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
-    awaited, since = sorted(node.final_wait.awaited(now), key=membership.name), node.final_wait.since
+    wait = node.agreement.wait
+    awaited, since = sorted(wait.awaited(now), key=membership.name), wait.since
     for origin in awaited:
         yield Blocker("neighbour", origin, membership.name(origin), None, since)
     if not awaited:
@@ -70,13 +72,13 @@ def _at_the_end(node: "Gasloc", membership: Membership, now: float) -> Iterator[
 
 
 def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]:
-    doubts = [origin for origin, _ in node.ledger.doubts()]
+    doubts, aim, since = [origin for origin, _ in node.ledger.doubts()], node.agreement.aim, node.agreement.since
     for origin in sorted(doubts, key=membership.name):
-        yield Blocker("outcome", origin, membership.name(origin), None, node.since)
-    if not doubts and node.aim is not None:
-        yield Blocker("replica", node.aim.author, membership.name(node.aim.author), None, node.since)
+        yield Blocker("outcome", origin, membership.name(origin), None, since)
+    if not doubts and aim is not None:
+        yield Blocker("replica", aim.author, membership.name(aim.author), None, since)
     elif not doubts:
-        yield Blocker("replica", None, "any neighbour that has the replica with which all end", None, node.since)
+        yield Blocker("replica", None, "any neighbour that has the replica with which all end", None, since)
 
 
 def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:

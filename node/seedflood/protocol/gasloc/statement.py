@@ -144,13 +144,11 @@ def behind(
     membership: Membership, us: OriginId, told: Mapping[OriginId, int], round_: int, still: Collection[OriginId]
 ) -> tuple[set[OriginId], set[OriginId]]:
     """Hosts that take part but have not reached this round: (those that we can reach in the graph, those that are
-    away). told: rounds of neighbours that we know besides statements. still: hosts that stand still; they count as
-    away."""
-    late = {
-        member.origin
-        for member in membership.all()
-        if member.has_spoken and not member.has_left and max(stated(member).round, told.get(member.origin, 0)) < round_
-    } - {us}
+    away). The last word of a host counts: one that starts again takes part as before, and is away until it says so.
+    told: rounds of neighbours that we know besides statements. still: hosts that stand still; they count as away."""
+    left = {one.origin for one in (*membership.all(), *membership.words()) if one.has_left}
+    told_rounds = ((word.origin, max(stated(word).round, told.get(word.origin, 0))) for word in membership.words())
+    late = {origin for origin, reached in told_rounds if reached < round_} - left - {us}
     linked = distances(known_graph(membership, still), us).keys()
     return late & linked, late - linked
 
