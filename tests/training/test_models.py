@@ -2,10 +2,15 @@ import json
 
 import pytest
 import torch
-from reference import tiny_base, tiny_model, tiny_tokenizer
+from reference import tiny_base, tiny_model, tiny_replica, tiny_tokenizer
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
 
-from seedflood.errors import ConfigError, ModelError
-from seedflood.training.models import digest_weights, export_model, load_model, prepare_model
+from seedflood.config import RunSettings
+from seedflood.errors import ConfigError, DiskFullError, ModelError
+from seedflood.training.card import Learned, model_card
+from seedflood.training.models import digest_weights, export_model, load_model, prepare_model, with_tokens
+from seedflood.training.seedflood.adapter import make_adapter
 
 
 def test_the_base_digest_does_not_depend_on_the_dtype_of_the_file_or_the_device():
@@ -61,6 +66,13 @@ def test_an_unknown_device_is_refused():
         prepare_model(tiny_model("opt"), None, device="gpu")
 
 
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ModelError, match=r'"cuda:2", but torch finds 2 CUDA devices: count from "cuda:0"'):
+        prepare_model(tiny_model("opt"), None, device="cuda:2")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_cuda_without_a_device_is_refused():
     with pytest.raises(ModelError, match="torch finds no CUDA device"):
@@ -92,7 +104,7 @@ def test_a_failed_export_leaves_the_model_that_was_there(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(base.tokenizer, "save_pretrained", fail)
-    with pytest.raises(ModelError, match="No space left on device"):
+    with pytest.raises(DiskFullError, match="no space to export"):
         export_model(base, weights, folder, card="| run | ab |")
     assert (folder / "model.safetensors").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -120,3 +132,74 @@ def test_pickled_weights_are_refused_and_not_run(tmp_path):
     torch.save({}, folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match="safetensors"):
         load_model(str(folder))
+
+
+def saved(folder, *, without="", **changes):
+    """A tiny model in a folder, without some of its weights, and with changes to its configuration."""
+    base = tiny_base("llama", tied=False)
+    weights = {name: one.contiguous() for name, one in base.model.state_dict().items() if name != without}
+    export_model(base, dict(base.model.named_parameters()), folder)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    return str(folder)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("lost", ["lm_head.weight", "model.layers.1.mlp.up_proj.weight"])
+def test_a_folder_that_lacks_weights_is_refused_where_each_host_would_draw_others(tmp_path, lost):
+    with pytest.raises(ModelError, match=f"lacks weights of LlamaForCausalLM .{lost}, 1 in all"):
+        load_model(saved(tmp_path / "model", without=lost))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_an_adapter_is_no_base_model(tmp_path):
+    peft = pytest.importorskip("peft")
+    model = AutoModelForCausalLM.from_pretrained(saved(tmp_path / "model"))
+    peft.get_peft_model(model, peft.LoraConfig(r=2)).save_pretrained(tmp_path / "adapter")
+    tiny_tokenizer().save_pretrained(tmp_path / "adapter")
+    with pytest.raises(ModelError, match="holds an adapter: put it into its base model"):
+        load_model(str(tmp_path / "adapter"))
+
+
+def test_a_folder_of_quantised_weights_is_refused(tmp_path):
+    pytest.importorskip("bitsandbytes")
+    kind = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    with pytest.raises(ModelError, match="are quantised: name the model that they were made of"):
+        load_model(saved(tmp_path / "model", quantization_config=kind))
+
+
+def test_a_model_that_looks_at_later_tokens_is_refused():
+    model = tiny_model("gemma3")
+    for layer in model.model.layers:
+        layer.register_forward_hook(lambda module, inputs, output: output + inputs[0].mean(1, keepdim=True))
+    with pytest.raises(ModelError, match="looks at later tokens, so it is no causal language model"):
+        prepare_model(model, None)
+
+
+def test_weights_that_are_no_numbers_are_refused():
+    model = tiny_model("llama")
+    model.model.norm.weight.data[3] = float("nan")
+    with pytest.raises(ModelError, match="not finite: its weights are damaged"):
+        prepare_model(model, None)
+
+
+def test_a_model_that_cannot_compute_is_told_in_one_sentence():
+    model = tiny_model("llama")
+    model.model.norm.weight = torch.nn.Parameter(torch.ones(3))
+    with pytest.raises(ModelError, match=r"\(LlamaForCausalLM\) cannot compute \("):
+        prepare_model(model, None)
+
+
+@pytest.mark.parametrize("is_its_own", [True, False])
+def test_an_adapter_that_another_base_model_was_trained_to_is_told(tmp_path, caplog, is_its_own):
+    """Shapes agree: an adapter of a run that another one followed, put onto the base model of the first."""
+    replica = tiny_replica()
+    base = replica.base
+    digest = with_tokens(base.digest, base.tokenizer) if is_its_own else bytes(32)
+    learned = Learned(RunSettings(), digest, bytes(32), {}, {})
+    adapter = make_adapter(replica, "its-base").write(tmp_path / "adapter", model_card(learned, "adapter"))
+    folder = export_model(base, dict(tiny_base().model.named_parameters()), tmp_path / "model")
+    load_model(str(folder), adapter=adapter)
+    assert ("adapter was trained on another base model" in caplog.text) is not is_its_own
+    assert is_its_own or "as its digest says: its-base" in caplog.text

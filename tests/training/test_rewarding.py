@@ -6,10 +6,10 @@ import pytest
 from marked_texts import tokenizer_of
 from reference import tiny_base, tiny_settings, tiny_tokenizer
 
-from seedflood.config import NodeSettings, RunSettings
+from seedflood.config import NodeSettings, RunSettings, read_objective
 from seedflood.errors import ConfigError, DataError, ModelError
 from seedflood.training.evaluation import evaluate
-from seedflood.training.formats import RewardFormat
+from seedflood.training.formats import choose_format
 from seedflood.training.generation import SAMPLES, write_samples
 from seedflood.training.loading import load_rows
 from seedflood.training.rewarding import RewardEncoder
@@ -20,8 +20,12 @@ TEMPLATE = (Path(__file__).parent / "chat_templates" / "qwen3.jinja").read_text(
 ASKED = [{"role": "user", "content": "a b"}]
 
 
-def encoded(row, tokenizer=None, length_max=32, **form):
-    encoder = RewardEncoder(tokenizer or tiny_tokenizer(), RewardFormat(**{"max_new_tokens": 4, **form}), length_max)
+def form_of(**said):
+    return choose_format(read_objective({"task": "reward", **said}), {})
+
+
+def encoded(row, tokenizer=None, length_max=32, **said):
+    encoder = RewardEncoder(tokenizer or tiny_tokenizer(), form_of(**{"max_new_tokens": 4, **said}), length_max)
     return encoder.encode(rows_in_memory([row], "rows"))[0]
 
 
@@ -96,7 +100,7 @@ def test_a_score_in_a_file_runs_only_where_the_host_allows_it(tmp_path):
 def test_an_evaluation_says_of_how_many_texts_it_is_whatever_the_batches(rows, texts):
     base, settings = tiny_base("llama"), tiny_settings(task="reward", max_new_tokens=1)
     data = [{"prompt": "a film was", "answer": "good", "n": number} for number in range(rows)]
-    task = make_task(settings, base.tokenizer, RewardFormat(max_new_tokens=1), data, data)
+    task = make_task(settings, base.tokenizer, form_of(max_new_tokens=1), data, data)
     found = evaluate(base.causal, task, tokens_per_batch_max=30)
     assert found.counts() == {"rows": rows, "texts": texts}
     assert found.loss == pytest.approx(1 - found.figures["reward"])
@@ -105,7 +109,7 @@ def test_an_evaluation_says_of_how_many_texts_it_is_whatever_the_batches(rows, t
 def test_samples_show_what_a_text_is_worth():
     base, row = tiny_base("llama"), {"prompt": "a film was", "answer": "good"}
     settings = tiny_settings(task="reward", max_new_tokens=2)
-    form = RewardFormat(score="length:1", max_new_tokens=2)
+    form = form_of(score="length:1", max_new_tokens=2)
     samples = write_samples(base, make_task(settings, base.tokenizer, form, [row] * 5, [row] * 5))
     assert len(samples) == SAMPLES
     assert all(sample.prompt == "a film was" and sample.wanted == "good" for sample in samples)

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seedflood.config import load_settings
 from seedflood.errors import ConfigError
 from seedflood.training.shards import Shard, choose_rows, parse_shard
 
@@ -13,7 +14,7 @@ def test_a_shard_is_written_as_the_second_of_sixteen():
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "1/0", "a/b", "-1/4", ""])
 def test_what_is_no_shard_is_refused(text):
     with pytest.raises(ConfigError, match="is no share"):
-        parse_shard(text)
+        load_settings(None, {"node": {"shard": text}})
 
 
 @given(rows=st.integers(0, 100), examples=st.none() | st.integers(1, 120), seed=st.integers(0, 2**63 - 1))

@@ -4,11 +4,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Literal
 
 from seedflood import VERSION
-from seedflood.config import RunSettings, spell
+from seedflood.config import CARD_FILE, RunSettings, spell
+
+BASE_DIGEST = "digest of the base model"
+"""The name of a row of the card, which is read again from an adapter's."""
 
 HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
 """Only such a base model can be linked with."""
@@ -37,6 +40,15 @@ class Learned:
     figures: Mapping[str, float | None]
 
 
+def told_base(folder: Path) -> str | None:
+    """The digest of the base model, 64 hex digits, by the model card in a folder. None if it does not say."""
+    try:
+        told = re.search(rf"^\| {BASE_DIGEST} \| (\w+) \|$", (folder / CARD_FILE).read_text(errors="replace"), re.M)
+    except OSError:
+        return None
+    return told and told[1]
+
+
 def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", notes: str = "") -> str:
     """The text, in Markdown. notes: what else a reader must know, in sentences."""
     run = learned.run
@@ -48,7 +60,7 @@ def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", no
         "run": run.run_id().hex(),
         "digest (equal on all hosts)" if run.mode == "seedflood" else "digest": learned.digest.hex(),
         "base model": base,
-        "digest of the base model": learned.base_digest.hex(),
+        BASE_DIGEST: learned.base_digest.hex(),
         **learned.rows,
         **{name.replace("_", " "): value for name, value in learned.figures.items() if value is not None},
     }

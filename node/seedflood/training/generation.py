@@ -9,6 +9,7 @@ from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
 from seedflood.training.chat import ask
+from seedflood.training.encoding import end_of
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.language_modelling import MarkedExample
 from seedflood.training.objectives.reward import PromptExample, Reward
@@ -126,7 +127,7 @@ def _tokens(tokenizer: Any, prompt: str) -> list[int]:
     tokens: list[int] = tokenizer(prompt, verbose=False)["input_ids"]
     if not tokens:
         raise UsageError("the prompt is empty: give some text.")
-    return tokens[:-1] if len(tokens) > 1 and tokens[-1] == tokenizer.eos_token_id else tokens
+    return tokens[:-1] if len(tokens) > 1 and tokens[-1] == end_of(tokenizer) else tokens
 
 
 def _chat_tokens(tokenizer: Any, prompt: str) -> list[int]:

@@ -5,21 +5,25 @@ from pathlib import Path
 import torch
 
 from seedflood.config import NodeSettings, RunSettings, check_code
-from seedflood.training.models import BaseModel, load_model
+from seedflood.training.models import BaseModel, load_model, with_tokens
 from seedflood.training.tasks import Task, load_task
 
 
 def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None) -> BaseModel:
-    """The base model of a run, perhaps with the LoRA adapter in a folder. Raises ModelError."""
+    """The base model of a run, perhaps with the LoRA adapter in a folder. Its digest tells the tokenizer, too. Raises
+    ModelError."""
     name = run.model if node.model_path is None else str(node.model_path)
     device = node.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
-    return load_model(name, device=device, dtype=dtype, adapter=adapter)
+    base = load_model(name, device=device, dtype=dtype, adapter=adapter)
+    base.digest = with_tokens(base.digest, base.tokenizer)
+    return base
 
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
     """The rows of a run's task. Raises DataError or ConfigError."""
     check_code(run, node)
-    return load_task(run, base.tokenizer, data=node.data, shard=node.shard)
+    size = base.causal.vocabulary_size
+    return load_task(run, base.tokenizer, data=node.data, shard=node.shard, vocabulary_size=size)

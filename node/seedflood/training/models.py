@@ -3,9 +3,11 @@
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import struct
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +21,18 @@ from seedflood import embedded
 from seedflood.config import MODEL_FILE
 from seedflood.errors import ModelError
 from seedflood.training import hub
-from seedflood.training.adapting import add_adapter
+from seedflood.training.adapting import CONFIG_FILE, add_adapter
+from seedflood.training.card import told_base
 from seedflood.training.causal import CausalModel
 from seedflood.training.folders import writing_folder
 
+_log = logging.getLogger(__name__)
+
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 ExportDtype = Literal["float32", "bfloat16"]
+
+PROBE = "A film as moving as it's funny: 10/10!\nnaïve 東京"
+"""How a tokenizer divides this tells most tokenizers apart."""
 
 GGUF_SUFFIX = ".gguf"
 """Of a file of llama.cpp, which is a model, too."""
@@ -37,8 +45,9 @@ BUILT_IN = {"embedded": embedded.MODEL_FOLDER}
 class BaseModel:
     """A model before training.
 
-    digest: 32 bytes, equal on hosts with equal weights. master: if the device holds the weights in half precision,
-    float32 weights in host memory by the name of the parameter; else None, and the model's own weights are the master.
+    digest: 32 bytes, equal on hosts with equal weights (`load_base`: and tokenizers). master: if the device holds the
+    weights in half precision, float32 weights in host memory by the name of the parameter; else None, and the model's
+    own weights are the master.
     """
 
     model: Any
@@ -75,7 +84,12 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", ada
     disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
     model, tokenizer = _read(str(BUILT_IN.get(name, name)))
     if adapter is not None:
+        told = told_base(adapter)
+        is_of_another = told is not None and told != with_tokens(digest_model(model), tokenizer).hex()
         add_adapter(model, adapter)
+        if is_of_another:
+            named = json.loads((adapter / CONFIG_FILE).read_text()).get("base_model_name_or_path")
+            _log.warning("the adapter was trained on another base model than %s, as its digest says: %s", name, named)
     return prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
 
 
@@ -92,7 +106,7 @@ def prepare_model(
     model.config.use_cache = False
     _check_head(model, name)
     parameters = distinct_parameters(model)
-    digest = digest_weights({name: parameter.data for name, parameter in parameters})
+    digest = digest_model(model)
     master = None
     if compute_dtype != torch.float32:
         master = {name: parameter.detach().clone() for name, parameter in parameters}
@@ -111,6 +125,11 @@ def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return [(names[key], parameters[key]) for key in sorted(names, key=lambda key: names[key])]
 
 
+def digest_model(model: nn.Module) -> bytes:
+    """32 bytes: `digest_weights` of the distinct parameters."""
+    return digest_weights({name: parameter.data for name, parameter in distinct_parameters(model)})
+
+
 def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
     """32 bytes over names, shapes and float32 values, in the order of the names, however a file stores them."""
     hasher = hashlib.sha256(b"seedflood base model 1\0")
@@ -120,6 +139,13 @@ def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
         hasher.update(struct.pack(f"<II{tensor.dim()}Q", len(encoded), tensor.dim(), *tensor.shape) + encoded)
         hasher.update(tensor.numpy().astype("<f4", copy=False).data)
     return hasher.digest()
+
+
+def with_tokens(digest: bytes, tokenizer: Any) -> bytes:
+    """32 bytes: a digest of weights, and of what a tokenizer makes of PROBE. A host with other tokens would tell of
+    other rows than it has, and nobody could see why."""
+    tokens = tokenizer(PROBE)["input_ids"]
+    return hashlib.sha256(digest + struct.pack(f"<{len(tokens)}q", *tokens)).digest()
 
 
 def export_model(
@@ -149,7 +175,10 @@ def _read(location: str) -> tuple[Any, Any]:
     if is_gguf := location.endswith(GGUF_SUFFIX):
         _check_gguf(location)
     try:
-        return _read_files(location, local_files_only=True)
+        with nullcontext() if Path(location).exists() else hub.reading("model", location):
+            return _read_files(location, local_files_only=True)
+    except ModelError:
+        raise
     except Exception as error:  # A broken file may raise anything.
         _refuse_code(location, error)
         if is_gguf:
@@ -165,7 +194,10 @@ def _read(location: str) -> tuple[Any, Any]:
     fault = hub.find_fault("model", location)
     try:
         if fault is None:
-            return _read_files(location, local_files_only=False)
+            with hub.reading("model", location, fetches=True):
+                return _read_files(location, local_files_only=False)
+    except ModelError:
+        raise
     except Exception as error:
         _refuse_code(location, error)
         fault = hub.first_line(error)
@@ -192,7 +224,24 @@ def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
         plain = {"quantization_config": GgufConfig(dequantize=True)}
         location = str(Path(location).parent)
     tokenizer = AutoTokenizer.from_pretrained(location, **options)
-    model = AutoModelForCausalLM.from_pretrained(location, dtype=torch.float32, **plain, **options)
+    told: tuple[Any, dict[str, Any]] = AutoModelForCausalLM.from_pretrained(  # type: ignore[assignment]
+        location, dtype=torch.float32, output_loading_info=True, **plain, **options
+    )
+    model, found = told
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise ModelError(
+            f"{location} holds an adapter: put it into its base model (merge_and_unload of PEFT), and name the outcome."
+        )
+    if missing := sorted(found["missing_keys"]):  # transformers has drawn them at random
+        raise ModelError(
+            f"{location} lacks weights of {type(model).__name__} ({missing[0]}, {len(missing)} in all): name a folder "
+            "with the whole language model."
+        )
+    if getattr(model, "is_quantized", False):
+        raise ModelError(
+            f"The weights of {location} are quantised: name the model that they were made of, and say dtype in [node] "
+            "if it does not fit into memory."
+        )
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config  # of the file: these weights are float32
     return model, tokenizer
@@ -215,6 +264,8 @@ def _device(device: str) -> torch.device:
         raise ModelError(
             'device = "cuda", but torch finds no CUDA device: use "cpu", or install a CUDA build of torch.'
         )
+    if target.type == "cuda" and (target.index or 0) >= (count := torch.cuda.device_count()):
+        raise ModelError(f'device = "{device}", but torch finds {count} CUDA devices: count from "cuda:0".')
     return target
 
 
@@ -229,15 +280,27 @@ def _compute_dtype(device: str, dtype: DtypeName) -> torch.dtype:
 
 @torch.inference_mode()
 def _check_head(model: Any, name: str) -> None:
-    """Raises ModelError for a model that does more to its logits after the head than to scale and cap them: it would
-    silently be trained wrongly."""
+    """Raises ModelError for a model that does more to its logits after the head than to scale and cap them, or that
+    looks at later tokens: it would silently be trained wrongly."""
     head = model.get_output_embeddings()
     if not isinstance(head, nn.Linear) or not hasattr(model, model.base_model_prefix):
         raise ModelError(f'Model "{name}" ({type(model).__name__}) is no causal language model with a linear head.')
     tokens_BT = torch.arange(4, dtype=torch.int64).unsqueeze(0)
-    expected = model(input_ids=tokens_BT, use_cache=False).logits
     causal = CausalModel(model)
-    if not torch.allclose(causal.logits(causal.hidden_states(tokens_BT)), expected, rtol=1e-3, atol=1e-3):
+    try:
+        expected = model(input_ids=tokens_BT, use_cache=False).logits
+        hidden_BTD, earlier_BTD = (causal.hidden_states(tokens) for tokens in (tokens_BT, tokens_BT[:, :2]))
+    except Exception as error:  # of a configuration that is not that of the weights
+        raise ModelError(
+            f'Model "{name}" ({type(model).__name__}) cannot compute ({hub.first_line(error)}).'
+        ) from error
+    if not expected.isfinite().all():
+        raise ModelError(f'Model "{name}" computes numbers that are not finite: its weights are damaged.')
+    if not torch.allclose(hidden_BTD[:, :2], earlier_BTD, rtol=1e-3, atol=1e-3):
+        raise ModelError(
+            f'Model "{name}" ({type(model).__name__}) looks at later tokens, so it is no causal language model.'
+        )
+    if not torch.allclose(causal.logits(hidden_BTD), expected, rtol=1e-3, atol=1e-3):
         raise ModelError(
             f'Model "{name}" ({type(model).__name__}) changes its logits after the head, which is not supported: '
             "choose a model of a family in docs/models.md."

@@ -20,30 +20,31 @@ class RewardEncoder(Encoder):
 
     def __init__(self, tokenizer: Any, form: RewardFormat, length_max: int) -> None:
         super().__init__(tokenizer, length_max)
-        self.length_max -= form.max_new_tokens
+        said = form.said
+        self.length_max -= said.max_new_tokens
         if self.length_max < 1:
             raise ModelError(
-                f"The model has {tokenizer.model_max_length} positions, and max_new_tokens = {form.max_new_tokens} "
+                f"The model has {tokenizer.model_max_length} positions, and max_new_tokens = {said.max_new_tokens} "
                 "leaves none for a prompt: set it lower, with --set run.objective.max_new_tokens="
                 f"{tokenizer.model_max_length // 2}."
             )
         self.form, self.columns = form, fields_of(form.template)
-        self.label_column = form.label_column if "answer" in columns_of(form.score) else None
+        self.label_column = form.label_column if "answer" in columns_of(said.score) else None
         self._has_template = bool(tokenizer.chat_template)
-        self.objective = Reward(make_scorer(form.score, form.score_sha256), self._writer(), form.kl)
+        self.objective = Reward(make_scorer(said.score, said.score_sha256), self._writer(), said.kl)
 
     def show(self, example: Example) -> str:
         assert isinstance(example, PromptExample), "an example of another task"
         return example.prompt + str((example.columns or {}).get("answer", "")).join(MARKS)
 
     def _writer(self) -> Writer:
-        form, tokenizer = self.form, self.tokenizer
+        said, tokenizer = self.form.said, self.tokenizer
 
         def decode(tokens: Sequence[int]) -> str:
             return str(tokenizer.decode(tokens, skip_special_tokens=True))
 
         ends = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
-        return Writer(decode, ends, self.pad_token, form.group, form.max_new_tokens, form.temperature)
+        return Writer(decode, ends, self.pad_token, said.group, said.max_new_tokens, said.temperature)
 
     def label(self, row: Row) -> int:
         self.form.check(row)
@@ -59,7 +60,7 @@ class RewardEncoder(Encoder):
 
     def _example(self, row: Row) -> PromptExample:
         messages, tokenizer = self.form.messages(row), self.tokenizer
-        prompt = self._chat(row, messages) if messages else self.form.template.format_map(row.columns)
+        prompt = self._chat(row, messages) if messages else self.form.template.format_map(row.texts(self.columns))
         tokens: list[int] = tokenizer(prompt, add_special_tokens=messages is None, verbose=False)["input_ids"]
         if messages is None and len(tokens) > 1 and tokens[-1] == tokenizer.eos_token_id:
             tokens = tokens[:-1]  # some tokenizers end every text

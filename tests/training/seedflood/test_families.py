@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import FAMILIES, MIXTURES, family_model
+from families import FAMILIES, GROUPED, MIXTURES, family_model
 from reference import TEXTS, VOCABULARY, dense_slopes, some_updates, tiny_batch, tiny_settings, tiny_tokenizer
 from transformers import AutoModelForCausalLM
 
+from seedflood.errors import ModelError
 from seedflood.training.generation import Wish, write_on
 from seedflood.training.models import distinct_parameters, prepare_model
 from seedflood.training.seedflood.adapter import make_adapter
@@ -55,6 +56,21 @@ def test_live_folded_and_exported_models_are_equal(family, tmp_path):
     torch.testing.assert_close(logits_of(exported), logits_of(plain), rtol=0, atol=1e-6)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_gpu_computes_what_a_processor_computes(family):
+    on_gpu = Replica(
+        prepare_model(family_model(family), tiny_tokenizer(), device="cuda", dtype="float32"), tiny_settings()
+    )
+    on_gpu.apply(some_updates(40, steps=20, scalar_max=1 << 20))
+    on_gpu.open_latest()
+    batch = tiny_batch(labelled=False)
+    actual_F, expected_F = (one.measure_gradient(10, TEXTS, batch).slope_F for one in (on_gpu, trained(family)))
+    assert float((actual_F - expected_F).norm()) < 1e-4 * float(expected_F.norm())
+    for name, weight in trained(family).weights().items():
+        torch.testing.assert_close(on_gpu.weights()[name].cpu(), weight, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_adapter_computes_what_the_replica_computes(family, tmp_path):
     peft = pytest.importorskip("peft")
@@ -93,3 +109,11 @@ def test_the_table_of_families_is_that_of_the_tests():
     rows = re.findall(r"^\| ([^|]+?) +\| `(\w+)` +\| (all but the experts|all) ", page, re.MULTILINE)
     part = ("all", "all but the experts")
     assert rows == [(name, kind, part[name in MIXTURES]) for name, (kind, _) in FAMILIES.items()]
+
+
+def test_a_model_that_computes_with_a_parameter_beside_its_layer_is_refused(monkeypatch):
+    mamba = {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4, "mamba_dt_rank": 4}
+    shape = GROUPED | mamba | {"num_experts": 2, "num_experts_per_tok": 2, "use_mamba_kernels": False}
+    monkeypatch.setitem(FAMILIES, "Jamba", ("jamba", shape))
+    with pytest.raises(ModelError, match=r"Cannot train model\.layers\.0\.mamba\.dt_proj: the model computes with its"):
+        Replica(prepare_model(family_model("Jamba"), tiny_tokenizer()), tiny_settings())

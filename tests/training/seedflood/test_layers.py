@@ -34,6 +34,32 @@ def test_a_live_model_without_updates_is_the_model(family, tied):
     torch.testing.assert_close(logits(tiny_replica(family, tied=tied).model, tokens), expected, rtol=1e-4, atol=1e-5)
 
 
+class Elsewhere(torch.Tensor):
+    """A tensor that says that it is on a GPU: with others it can only be computed once it has been moved."""
+
+    @staticmethod
+    def __new__(cls, here):
+        made = torch.Tensor._make_wrapper_subclass(cls, here.shape, dtype=here.dtype, device="cuda")
+        made.here = here
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten._to_copy.default and torch.device(kwargs.get("device", "cuda")).type == "cpu":
+            return args[0].here.clone()
+        raise RuntimeError("expected all tensors to be on the same device")
+
+    def __deepcopy__(self, memo):
+        return Elsewhere(self.here.clone())
+
+
+def test_scaled_embeddings_are_known_on_a_gpu():
+    """Their scale is a buffer, and what is tried out is in host memory."""
+    model = tiny_model("gemma3")
+    model.get_input_embeddings()._buffers["embed_scale"] = Elsewhere(torch.tensor(4.0))
+    attach(model)
+
+
 @pytest.mark.parametrize(("family", "tied"), KINDS)
 def test_the_live_path_gives_the_output_of_folded_weights(family, tied):
     replica = tiny_replica(family, tied=tied)

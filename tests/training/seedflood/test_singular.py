@@ -31,6 +31,21 @@ def vectors(weight, count=COUNT):
     return singular_vectors(weight, count, KEY)
 
 
+def test_products_have_one_thread(monkeypatch):
+    """NumPy's would have as many as there are cores, which spin: on a busy machine a start took ten times as long."""
+    usual, multiply, products = torch.get_num_threads(), torch.mm, []
+    monkeypatch.setattr(
+        torch, "mm", lambda left, right: products.append(torch.get_num_threads()) or multiply(left, right)
+    )
+    torch.set_num_threads(3)
+    try:
+        matrices = sum(slot.slot.is_matrix for slot in tiny_replica(estimate="gradient").slots)
+        assert products == [1] * (2 + 4 * singular.ROUNDS) * matrices, "of the weight, and Gram matrices, in each round"
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(usual)
+
+
 @pytest.mark.parametrize("shape", [(40, 24), (24, 40), (300, 8)])
 def test_the_columns_are_those_of_the_largest_singular_values(shape):
     weight = a_weight(*shape)

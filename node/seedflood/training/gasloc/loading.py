@@ -12,7 +12,7 @@ from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.trainer import Trainer
 from seedflood.training.gasloc.worker import WorkerSettings
 from seedflood.training.loading import load_base
-from seedflood.training.models import BaseModel, digest_weights, distinct_parameters
+from seedflood.training.models import BaseModel, digest_model, with_tokens
 
 
 def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trainer:
@@ -24,8 +24,9 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
     base = load_base(run, node.model_copy(update={"dtype": "float32"}))
     if run.gasloc.initial == "random":
         draw_weights(base.model, run.seed)
-        base.digest = digest_weights({name: one.data for name, one in distinct_parameters(base.model)})
-    task = load_packed(run, base.tokenizer, data=node.data, shard=node.shard)
+        base.digest = with_tokens(digest_model(base.model), base.tokenizer)
+    size = base.causal.vocabulary_size
+    task = load_packed(run, base.tokenizer, data=node.data, shard=node.shard, vocabulary_size=size)
     task.validation_ST = task.validation_ST[: node.evaluate_examples or None]
     outer = OuterSettings(run.gasloc.eta, run.gasloc.gamma, run.gasloc.encoding)
     return Trainer(base, task, origin, _worker_settings(run, node, base), outer)

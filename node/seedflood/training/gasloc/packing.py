@@ -11,6 +11,7 @@ A worker that resumes at any step gets the rows that it would have had without a
 Shapes: S rows, B rows of a batch, T tokens.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -121,13 +122,18 @@ class PackedTask:
 
 
 def load_packed(
-    settings: RunSettings, tokenizer: Any, *, data: str | None = None, shard: str | None = None
+    settings: RunSettings,
+    tokenizer: Any,
+    *,
+    data: str | None = None,
+    shard: str | None = None,
+    vocabulary_size: float = math.inf,
 ) -> PackedTask:
-    """The packed rows of a run's texts, those of a shard for training. data, shard: as in `tasks.load_task`.
+    """The packed rows of a run's texts, those of a shard for training. The others: as in `tasks.load_task`.
 
     Raises DataError or ConfigError.
     """
-    task = load_task(settings, tokenizer, data=data, shard=shard)
+    task = load_task(settings, tokenizer, data=data, shard=shard, vocabulary_size=vocabulary_size)
     encoder, parts = task.encoder, (task.train_rows, task.validation_rows)
     if isinstance(encoder, TextEncoder):
         form, length = TextFormat(encoder.template), settings.objective.max_length

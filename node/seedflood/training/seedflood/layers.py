@@ -24,7 +24,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -421,17 +421,23 @@ def _computes_as(module: Any, kind: type[LiveModule]) -> bool:
         slots[name].bind(SlotBasis(u_MR, v_KR), slice(0, 4) if slot.is_matrix else slice(4, 6))
         product_RX = slots[name].a[0] @ v_KR.T if slot.is_matrix else slots[name].a[0]
         changed[name] = nn.Parameter(slots[name].parameter + u_MR @ product_RX)
-    trial, other = copy.copy(module), copy.copy(module)
-    trial.padding_idx = other.padding_idx = None
-    trial.__dict__["_parameters"] = {**module._parameters, **{name: slot.parameter for name, slot in slots.items()}}
-    other.__dict__["_parameters"] = {**module._parameters, **changed}
     x = torch.ones(1, 2, dtype=torch.int64) if kind is LiveEmbedding else torch.linspace(-1, 1, 12).view(1, 2, 6)
     try:
+        trial, other = _small(module, {name: slot.parameter for name, slot in slots.items()}), _small(module, changed)
         expected = other(x)
         _make_live(trial, kind, live, slots)
         return torch.allclose(trial(x), expected, rtol=1e-4, atol=1e-5)
     except Exception:  # a forward of its own may want anything
         return False
+
+
+def _small(module: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Any:
+    """A copy of a module in host memory, with other parameters."""
+    shell: Any = copy.copy(module)
+    shell.__dict__["_parameters"] = {**module._parameters, **parameters}
+    small = copy.deepcopy(shell).to("cpu")
+    small.padding_idx = None
+    return small
 
 
 @torch.no_grad()

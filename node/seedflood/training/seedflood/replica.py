@@ -33,6 +33,7 @@ from seedflood.training.models import BaseModel, ExportDtype, distinct_parameter
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood.aggregation import make_aggregation
+from seedflood.training.seedflood.bypass import check_reads
 from seedflood.training.seedflood.coefficients import EpochCoefficients
 from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.estimate import EPSILON, TWO_SIDED, Estimate, Measurement, variant_losses
@@ -95,6 +96,7 @@ class Replica:
         self._out: set[int] = set()
         """The epochs that do not count, and are not in the weights."""
         self._bind()
+        check_reads(self.model)
         mark_skippable(self.causal, self.live)
 
     @property
