@@ -63,6 +63,13 @@ def test_the_prompt_may_be_a_template_and_the_answer_in_any_column():
     assert shown(encoder_of(form=form), question="2+2?", answer=" 4") == "2+2?\nA:⟦ 4</s>⟧"
 
 
+def test_nothing_in_one_of_several_columns_of_the_prompt_counts_as_empty():
+    form = CompletionFormat("{instruction}\n{input}\n", "output")
+    assert shown(encoder_of(form=form), instruction="add", input=None, output="3") == "add\n\n⟦3</s>⟧"
+    with pytest.raises(DataError, match='nothing in column "output"'):
+        shown(encoder_of(form=form), instruction="add", input="1 and 2", output=None)
+
+
 @pytest.mark.parametrize(
     ("length", "text"),
     [(12, "a question⟦b</s>⟧"), (9, "uestion⟦b</s>⟧"), (8, "estion⟦b</s>⟧")],

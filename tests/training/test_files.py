@@ -123,6 +123,9 @@ def test_a_folder_that_datasets_saved_has_its_splits(tmp_path):
         ("val/part1.csv", "validation"),
         ("test/train.csv", "train"),
         ("Test.tsv", "test"),
+        ("testSet.csv", "test"),
+        ("TRAIN.csv", "train"),
+        ("trainset.csv", "train"),
         ("latest.csv", None),
         ("restraint.jsonl", None),
     ],
@@ -157,6 +160,30 @@ def test_files_that_name_no_split_are_for_training(tmp_path):
     assert splits.copies is not None
 
 
+def test_files_that_name_no_split_are_for_training_beside_others_for_testing(tmp_path):
+    splits = read_data(write(tmp_path, "reviews.jsonl", "more.jsonl", "test.jsonl"))
+    assert set(origins(splits.train)) | set(origins(splits.validation)) == {"reviews.jsonl", "more.jsonl"}
+
+
+def test_a_file_for_testing_is_read_if_it_is_named(tmp_path):
+    (tmp_path / "test.jsonl").write_bytes(spell_lines(ROWS))
+    splits = read_data(str(tmp_path / "test.jsonl"))
+    assert len(splits.train.rows) + len(splits.validation.rows) == len(ROWS)
+
+
+def test_a_csv_file_may_have_spaces_behind_its_commas(tmp_path):
+    (tmp_path / "rows.csv").write_text('text, label\na film, 1\n"a, b", 0\n')
+    assert columns(read_file(tmp_path / "rows.csv")) == [
+        {"text": "a film", "label": "1"},
+        {"text": "a, b", "label": "0"},
+    ]
+
+
+def test_a_csv_file_may_have_a_column_without_a_name(tmp_path):
+    (tmp_path / "rows.csv").write_text("text,label,\na film,1,\n")
+    assert columns(read_file(tmp_path / "rows.csv")) == [{"text": "a film", "label": "1", "": ""}]
+
+
 def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):
     folder = write(tmp_path, "train.jsonl", "validation.jsonl")
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress((tmp_path / "train.jsonl").read_bytes()))
@@ -182,6 +209,8 @@ def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):
         ("rows.json", b'[{"a": 1}, 2]', "line 2: not a JSON object"),
         ("rows.json", b'[{"a": 1}', r"line 1: not valid JSON"),
         ("rows.jsonl", b'{"a": 1}\n["a"]\n', "line 2: not a JSON object"),
+        ("rows.jsonl", b'{"a": "\\ud83d\\ude00"}\n{"a": "\\ud83d"}\n', "line 2: half of a character"),
+        ("rows.json", b'[{"a": "\\uD83D"}]', "line 1: half of a character"),
         ("rows.parquet", b"PAR1 no", r"Cannot read .*rows\.parquet \(.*\): copy the file anew"),
         ("rows.arrow", b"no", r"Cannot read .*rows\.arrow \(.*\): copy the file anew"),
         (

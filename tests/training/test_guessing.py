@@ -94,7 +94,30 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
             [{"great film": "a", "fine": "b"}] * 2 + [{"great film": "c", "fine": "d"}],
             "the first line of a CSV file must name them",
         ),
-        ([{"one": "a", "two": "b", "label": 0}, {"one": "c", "two": "d", "label": 1}], "which do not tell what is"),
+        (
+            [{"one": "a", "two": "b", "label": 0}, {"one": "c", "two": "d", "label": 1}],
+            r"""--task prompted --set 'run.objective.template="{one}\\n{two}\\nLabel:"', or""",
+        ),
+        (
+            [{"one": "a b", "two": f"c {n}", "kind": ("x", "y")[n % 2]} for n in range(8)],
+            r"""{two}\\nLabel:"' --set run.objective.label_column=kind, or""",
+        ),
+        (
+            [{"text": f"row {n}", "label": f"kind {n % 40}"} for n in range(80)],
+            r"""has 40 different labels .*'run.objective.template="{text}\\nLabel: "'""",
+        ),
+        ([{"text": f"row {n}", "category": f"kind{n % 40}"} for n in range(160)], "has 40 different labels"),
+        (
+            [{"question": f"Which is {n}?", "choices": ["one", "two"], "answerKey": "AB"[n % 2]} for n in range(8)],
+            r"""lists of answers in column "choices", .*'run.objective.template="{question}\\nLabel:"'""",
+        ),
+        (
+            [{"text": "a", "label": -1}, {"text": "b", "label": 1}],
+            r"numbers as labels in column .label. \(-1, 1\): write",
+        ),
+        ([{"text": "a", "label": "0.0"}, {"text": "b", "label": "1.0"}], '"WORD FOR 0", "WORD FOR 1"'),
+        ([{"text": "a"}, {"text": "b", "label": "c"}, {"text": "b", "label": "d"}], 'nothing in column "label"'),
+        ([{"instruction": "a", "output": "b"}, {"instruction": "a", "input": "c", "output": "b"}], 'no column "input"'),
     ],
 )
 def test_what_columns_do_not_tell_must_be_said(guess, rows, words):

@@ -72,5 +72,11 @@ def test_without_a_split_to_evaluate_on_rows_are_held_out_and_a_test_split_is_le
 
 
 def test_splits_of_which_none_is_for_training_must_be_named():
-    with pytest.raises(DataError, match="rows has no split train: name one of a, b behind it, as in rows#test"):
+    with pytest.raises(DataError, match="rows has no split train: name one of a, b behind it, as in rows#a"):
         choose_splits(readers(a="a", b="b"), (), "rows")
+
+
+def test_a_split_for_testing_is_not_used_unless_it_is_named_even_if_there_is_no_other():
+    with pytest.raises(DataError, match="rows has no split train: name one of test behind it, as in rows#test"):
+        choose_splits({"test": lambda: table(ROWS)}, (), "rows")
+    assert choose_splits({"test": lambda: table(ROWS)}, ("test",), "rows").copies == 0

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import VOCABULARY, WORDS, tiny_base, tiny_settings, tiny_tokenizer
+from tokenizers import processors
 from transformers import AutoTokenizer
 
 from seedflood.config import WITHOUT_ROWS, TaskName
@@ -164,9 +165,16 @@ def test_an_empty_file_is_refused(tmp_path):
         load_task(prompted(), tiny_tokenizer(), data=folder)
 
 
-def test_labels_may_be_the_words_themselves_or_booleans():
-    task = make(validation=[{"text": "a", "label": "good"}, {"text": "a", "label": False}])
+@pytest.mark.parametrize("labels", [("good", False), (1.0, 0.0), ("1.0", "0"), (True, "bad")])
+def test_labels_may_be_the_words_themselves_or_booleans_or_whole_floats(labels):
+    task = make(validation=[{"text": "a", "label": one} for one in labels])
     assert [example.label for example in task.validation_examples] == [1, 0]
+
+
+def test_columns_may_have_names_of_several_words():
+    rows = [{"the text": row["text"], "a-label": row["label"]} for row in ROWS]
+    task = make(rows, PromptFormat("{the text} it was", ("bad", "good"), "a-label"), rows[:2])
+    assert words(task.validation_examples[1].tokens) == "film b it was"
 
 
 @pytest.mark.parametrize("template", ["it was", "{} it was", "{text.real}", "{text!r}", "{text:>9}", "{text", "{0}"])
@@ -182,6 +190,19 @@ def test_a_prompted_task_needs_template_and_label_words():
 
 def test_settings_know_which_tasks_have_rows_of_their_own():
     assert {*get_args(TaskName)} - {*WITHOUT_ROWS} == {*BUILT_IN}
+
+
+def test_blank_texts_are_left_out_and_a_single_token_is_learned_with_the_end_of_its_text():
+    rows = [{"text": text} for text in ("", "film", " \n", "good film", "")]
+    tokenizer = tiny_tokenizer()
+    tokenizer.eos_token = "[bos]"
+    task = make_task(tiny_settings(task="lm"), tokenizer, TextFormat(), rows, rows)
+    assert [words(example.tokens) for example in task.validation_examples] == ["film [bos]", "good film"]
+    assert {words(row) for row in task.batch(0, 0).tokens_BT.tolist()} == {"film [bos]", "good film"}
+    with pytest.raises(DataError, match="validation rows, line 1: no text, as in all rows to evaluate on"):
+        make_task(tiny_settings(task="lm"), tokenizer, TextFormat(), rows, rows[:1])
+    with pytest.raises(DataError, match="line 2: has no text to learn from"):
+        make_task(tiny_settings(task="lm"), tiny_tokenizer(), TextFormat(), rows, rows).describe()
 
 
 def test_a_task_without_data_is_refused():
@@ -257,3 +278,12 @@ def test_of_a_long_row_the_place_where_learning_begins_is_shown():
     assert told["sample"].startswith("…a")
     assert told["sample"].endswith("it was⟦good⟧")
     assert len(told["sample"]) < 200
+
+
+def test_a_prompt_does_not_end_with_the_separator_of_a_tokenizer_of_bert():
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_special_tokens({"cls_token": "[bos]", "sep_token": "[unk]"})
+    ends = processors.TemplateProcessing(single="[bos] $A [unk]", special_tokens=[("[bos]", 13), ("[unk]", 1)])
+    tokenizer.backend_tokenizer.post_processor = ends
+    task = make_task(tiny_settings(), tokenizer, FORM, ROWS, ROWS[:2])
+    assert words(task.validation_examples[0].tokens) == "[bos] film a it was"

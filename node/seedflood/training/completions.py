@@ -18,11 +18,12 @@ class CompletionEncoder(MarkedEncoder):
         self.form, self.label_column, self.columns = form, form.label_column, form.columns
 
     def mark(self, row: Row) -> Marked:
-        prompt = self.form.template.format_map(row.columns)
-        text = prompt + row.columns[self.form.label_column]
+        texts = row.texts(self.columns)
+        prompt = self.form.template.format_map(texts)
+        text = prompt + texts[self.form.label_column]
         return Marked(text, ((len(prompt), len(text)),))
 
     def _label(self, row: Row) -> int:
-        if not row.columns[self.form.label_column].strip():
+        if not (row.columns[self.form.label_column] or "").strip():
             raise row.error(f'nothing in column "{self.form.label_column}", which is learned: remove the row.')
         return -1

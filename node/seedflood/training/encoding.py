@@ -1,10 +1,11 @@
 """Rows become examples: a prompt with its label, or a text, in the tokens of a model."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from seedflood.errors import DataError
+from seedflood.errors import DataError, ModelError
 from seedflood.training.formats import PromptFormat, TextFormat, fields_of
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.classification import Classification
@@ -28,6 +29,8 @@ class Encoder(ABC):
     objective: Objective
     tokens_min = 1
     """A row with fewer tokens teaches nothing."""
+    vocabulary_size: float = math.inf
+    """Tokens from here on are unknown to the model."""
 
     def __init__(self, tokenizer: Any, length_max: int) -> None:
         self.tokenizer = tokenizer
@@ -37,11 +40,16 @@ class Encoder(ABC):
     def label(self, row: Row) -> int:
         """The label of a row; -1 in a task without labels. Raises DataError if a column that the task needs is missing
         or is not text."""
-        row.require(self.columns)
+        row.texts(self.columns)
         return self._label(row)
 
+    def is_blank(self, row: Row) -> bool:
+        """Is a row that `label` has checked to be left out, because it has no text?"""
+        return False
+
     def encode(self, rows: Sequence[Row]) -> list[Example]:
-        """The examples of rows, none longer than length_max."""
+        """The examples of rows, none longer than length_max. Raises DataError, or ModelError for a token that the model
+        does not know."""
         if not rows:
             return []
         for row in rows:
@@ -50,11 +58,17 @@ class Encoder(ABC):
         for row, example in zip(rows, examples, strict=True):
             if len(example.tokens) < self.tokens_min:
                 raise row.error("has no text to learn from: remove the row.")
+            if (last := max(example.tokens)) >= self.vocabulary_size:
+                word = self.tokenizer.convert_ids_to_tokens(last)
+                raise ModelError(
+                    f"The tokenizer has token {last} ({word}), and the model knows {self.vocabulary_size}: take the "
+                    "tokenizer that the model was trained with."
+                )
         return examples
 
     def collate(self, examples: Sequence[Example]) -> Batch:
         """A batch of examples, padded to the longest."""
-        return self.objective.collate(examples, self.pad_token)
+        return self.objective.collate(examples, self.pad_token if self.pad_token < self.vocabulary_size else 0)
 
     def show(self, example: Example) -> str:
         """The text of an example for people, with what is learned between MARKS."""
@@ -77,7 +91,7 @@ class PlainEncoder(Encoder):
 
     def text(self, row: Row) -> str:
         """The template with the columns of a row in it."""
-        values = {column: str(row.columns[column]).strip() for column in self.columns}
+        values = {column: text.strip() for column, text in row.texts(self.columns).items()}
         return self.template.format_map(values).rstrip(" ")
 
     @abstractmethod
@@ -95,7 +109,7 @@ class PlainEncoder(Encoder):
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         encoded: list[list[int]] = self.tokenizer(texts, add_special_tokens=True, verbose=False)["input_ids"]
-        end = self.tokenizer.eos_token_id
+        end = end_of(self.tokenizer)
         if end is None or self.tokenizer("")["input_ids"][-1:] != [end] or self._starts_with(end, encoded):
             return encoded
         return [tokens[:-1] if tokens[-1:] == [end] else tokens for tokens in encoded]
@@ -103,6 +117,13 @@ class PlainEncoder(Encoder):
     def _starts_with(self, token: int, encoded: list[list[int]]) -> bool:
         """Does this token begin every text and end none? In OPT one token stands for both ends."""
         return all(tokens[:1] == [token] and tokens[-1:] != [token] for tokens in encoded if len(tokens) > 1)
+
+
+def end_of(tokenizer: Any) -> int | None:
+    """The token with which a tokenizer ends a text, if it ends texts: BERT's, which some models have, has a separator
+    alone."""
+    end: int | None = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
+    return end
 
 
 class PromptEncoder(PlainEncoder):
@@ -158,6 +179,13 @@ class TextEncoder(PlainEncoder):
     def __init__(self, tokenizer: Any, form: TextFormat, length_max: int) -> None:
         super().__init__(tokenizer, form.template, length_max)
         self.objective = LanguageModelling()
+
+    def is_blank(self, row: Row) -> bool:
+        return not any(row.columns[column].strip() for column in self.columns)
+
+    def _example(self, tokens: list[int], row: Row) -> Example:
+        end = self.tokenizer.eos_token_id
+        return super()._example([*tokens, end] if len(tokens) == 1 and end is not None else tokens, row)
 
     def _shorten(self, tokens: list[int]) -> list[int]:
         return tokens[: self.length_max]

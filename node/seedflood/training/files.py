@@ -27,9 +27,9 @@ VALIDATION_FILE = "validation.jsonl"
 """What the project itself writes."""
 
 SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev", "eval", "evaluation"),
-    "test": ("test", "testing"),
+    "train": ("train", "training", "trainset"),
+    "validation": ("validation", "valid", "val", "valset", "dev", "devset", "eval", "evaluation"),
+    "test": ("test", "testing", "testset"),
 }
 """By split: the words that name it in a path."""
 
@@ -56,7 +56,7 @@ def read_file(path: Path) -> Table:
 def read_folder(folder: Path) -> dict[str, Reader]:
     """What reads the rows of a folder, by split: of files, also in folders below, or as `datasets` saves them.
 
-    Files whose paths name no split count only if none does, as training rows. Raises DataError.
+    Files whose paths name no split count only if none is named for training: then they are. Raises DataError.
     """
     if any((folder / name).is_file() for name in SAVED):
         return _read_saved(folder)
@@ -66,7 +66,7 @@ def read_folder(folder: Path) -> dict[str, Reader]:
         if path.is_file() and kind_of(path) in KINDS and not is_hidden and not _has_plain_form(path):
             files[split_of(path.relative_to(folder))].append(path)
     unnamed = files.pop(None, [])
-    splits = files or ({"train": unnamed} if unnamed else {})
+    splits = files if "train" in files or not unnamed else {"train": unnamed, **files}
     if not splits:
         raise DataError(f"The folder {folder} has no rows: {WHAT_IS_READ}.", path=str(folder))
     return {str(split): partial(_read_files, folder, paths) for split, paths in splits.items()}
@@ -81,7 +81,7 @@ def kind_of(path: Path) -> str:
 def split_of(path: Path) -> str | None:
     """The split that a path names, by its file if that names one, else by its folders."""
     for part in reversed(path.parts):
-        words = re.split(r"[\W\d_]+", part.lower())
+        words = re.split(r"[\W\d_]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", part).lower())
         if (found := next((split for split, known in SPLIT_WORDS.items() if {*known} & {*words}), None)) is not None:
             return found
     return None
@@ -119,14 +119,24 @@ def _parse(line: bytes, path: Path, number: int) -> Row:
     except (ValueError, RecursionError) as error:
         problem = error.msg if isinstance(error, json.JSONDecodeError) else "not text in UTF-8"
         raise Row({}, str(path), number).error(f"not valid JSON ({problem}): correct or remove this line.") from error
-    return _checked(columns, path, number)
+    return _checked(columns, path, number, has_halves=_has_halves(line))
 
 
-def _checked(columns: Any, path: Path, number: int) -> Row:
+def _checked(columns: Any, path: Path, number: int, *, has_halves: bool) -> Row:
     row = Row(columns, str(path), number)
     if not isinstance(columns, dict):
         raise row.error('not a JSON object: a row looks like {"sentence": "...", "label": 0}.')
+    if has_halves:
+        try:
+            json.dumps(columns, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise row.error("half of a character (a surrogate alone): correct or remove the row.") from error
     return row
+
+
+def _has_halves(text: bytes) -> bool:
+    """Has it escapes of surrogates, which are halves of characters and come in pairs?"""
+    return b"\\ud" in text or b"\\uD" in text
 
 
 def _read_json(path: Path) -> Table:
@@ -139,7 +149,8 @@ def _read_json(path: Path) -> Table:
         return _read_json_lines(path)
     lists = [value for value in whole.values() if isinstance(value, list)] if isinstance(whole, dict) else [whole]
     rows = lists[0] if len(lists) == 1 and isinstance(lists[0], list) else [whole]
-    return Table([_checked(columns, path, number) for number, columns in enumerate(rows, start=1)])
+    halves = _has_halves(text)
+    return Table([_checked(columns, path, number, has_halves=halves) for number, columns in enumerate(rows, start=1)])
 
 
 def _read_csv(path: Path) -> Table:
@@ -148,7 +159,8 @@ def _read_csv(path: Path) -> Table:
     with _open(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
         head = text.readline()
         divider = "\t" if kind_of(path) == ".tsv" else max(",;\t", key=head.count)
-        reader = csv.DictReader(_chained(head, text), delimiter=divider, strict=True)
+        has_spaces = f"{divider} " in head  # then cells have them, too
+        reader = csv.DictReader(_chained(head, text), delimiter=divider, strict=True, skipinitialspace=has_spaces)
         rows = []
         try:
             for columns in reader:
@@ -157,7 +169,7 @@ def _read_csv(path: Path) -> Table:
             problem = f'broken quotes ({error}): put a cell that has quotes into quotes, and double those ("").'
             raise Row({}, str(path), reader.reader.line_num).error(problem) from error
     names = reader.fieldnames or ()
-    if any(name.isdecimal() or any(row.columns.get(name) == name for row in rows) for name in names):
+    if any(name.isdecimal() or any(row.columns.get(name) == name for row in rows) for name in names if name):
         raise DataError(
             f"{path} begins with a row: write the names of the columns into its first line.", path=str(path)
         )

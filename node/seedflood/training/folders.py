@@ -1,6 +1,8 @@
 """Folders of models: whole, or not there."""
 
+import errno
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -8,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seedflood.config import CARD_FILE, RUN_IN_CARD, check_place
-from seedflood.errors import ModelError
+from seedflood.errors import DiskFullError, ModelError
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
 @contextmanager
@@ -17,7 +21,7 @@ def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iter
     is gone if the block fails.
 
     mark: see `check_place`. Raises ConfigError if the folder holds something else than an earlier export of the run
-    that the card is of, ModelError if it cannot be written.
+    that the card is of, DiskFullError or ModelError if it cannot be written.
     """
     target, told = Path(folder), RUN_IN_CARD.search(card)
     check_place(target, None if told is None else told[1], mark)
@@ -31,11 +35,23 @@ def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iter
         for path in beside.rglob("*"):
             path.chmod(0o755 if path.is_dir() else 0o644)  # safetensors writes for its user alone
         _replace(beside, target)
-    except OSError as error:
-        raise ModelError(f"Cannot export to {target}: {error.strerror or error}.") from error
+    except Exception as error:
+        if (number := _errno(error)) is None:
+            raise
+        if number in _NO_SPACE:
+            raise DiskFullError(f"no space to export to {target}: free some on that disk, and try again.") from error
+        raise ModelError(f"Cannot export to {target}: {getattr(error, 'strerror', None) or error}.") from error
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
+
+
+def _errno(error: Exception) -> int | None:
+    """Of a fault of the disk. safetensors and tokenizers give it in their text only."""
+    if isinstance(error, OSError):
+        return error.errno or errno.EIO
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return int(number[1]) if number else None
 
 
 def _replace(new: Path, target: Path) -> None:

@@ -6,6 +6,7 @@ what a template makes of a row, "completion" and "chat" of the answers alone. "r
 itself writes what it learns from.
 """
 
+import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class PromptFormat(Format):
     label_column: str = "label"
 
     def check(self, row: Row) -> None:
-        row.require(fields_of(self.template))
+        row.texts(fields_of(self.template))
         self.label(row)
 
     def label(self, row: Row) -> int:
@@ -45,7 +46,9 @@ class PromptFormat(Format):
         words = self.label_words
         if isinstance(value, str) and value in words:
             return words.index(value)
-        if isinstance(value, str) and value.isdecimal():  # a cell of a CSV file
+        if isinstance(value, str) and value.removesuffix(".0").isdecimal():  # a cell of a CSV file
+            value = float(value)
+        if isinstance(value, float) and value.is_integer():  # what tables make of whole numbers if some are missing
             value = int(value)
         if isinstance(value, int) and 0 <= int(value) < len(words):
             return int(value)
@@ -64,7 +67,7 @@ class TextFormat(Format):
     template: str = "{text}"
 
     def check(self, row: Row) -> None:
-        row.require(fields_of(self.template))
+        row.texts(fields_of(self.template))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class CompletionFormat(Format):
         return (*fields_of(self.template), self.label_column)
 
     def check(self, row: Row) -> None:
-        row.require(self.columns)
+        row.texts(self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +95,12 @@ class ChatFormat(Format):
 
 @dataclass(frozen=True, slots=True)
 class RewardFormat(Format):
-    """template: the prompt; one column alone may hold messages in place of text. label_column: the right answer, for
-    scores that ask for one. The others: see `ObjectiveSettings`."""
+    """said: how texts are written and scored. template: the prompt; one column alone may hold messages in place of
+    text. label_column: the right answer, for scores that ask for one."""
 
+    said: ObjectiveSettings
     template: str = "{prompt}"
     label_column: str = "answer"
-    score: str = "exact"
-    score_sha256: str | None = None
-    group: int = 8
-    max_new_tokens: int = 64
-    temperature: float = 1.0
-    kl: float = 0.0
 
     def messages(self, row: Row) -> list[Any] | None:
         """The prompt, if it is a chat that goes on."""
@@ -112,9 +110,8 @@ class RewardFormat(Format):
 
     def check(self, row: Row) -> None:
         messages, fields = self.messages(row), fields_of(self.template)
-        if messages is None:
-            row.require(fields)
-        if not any([row.columns[name].strip() for name in fields] if messages is None else messages):
+        texts = list(row.texts(fields).values()) if messages is None else []
+        if not (messages or any(text.strip() for text in texts)):
             raise row.error("the prompt is empty: give it text, or remove the row.")
         last = messages[-1] if messages else None
         if isinstance(last, Mapping) and {last.get("role"), last.get("from")} & {"assistant", "gpt", "bot"}:
@@ -122,11 +119,11 @@ class RewardFormat(Format):
                 "the last message is the assistant's, who is to write now: remove it, and put what is right into "
                 f'column "{self.label_column}".'
             )
-        for name in columns_of(self.score):
+        for name in columns_of(self.said.score):
             column = self.label_column if name == "answer" else name
             if row.columns.get(column) is None:
                 remedy = "correct the row, or label_column of the run" if name == "answer" else "correct the row"
-                raise row.error(f'no column "{column}", which score = "{self.score}" needs: {remedy}.')
+                raise row.error(f'no column "{column}", which score = "{self.said.score}" needs: {remedy}.')
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,19 +186,15 @@ def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Fo
     return PromptFormat(form.template, words, column)
 
 
-OF_REWARD = {"score", "score_sha256", "group", "max_new_tokens", "temperature", "kl"}
-
-
 def _free_forms(settings: ObjectiveSettings) -> dict[str, Format]:
     """The formats of the tasks whose rows have no labels; settings name their columns."""
     column = {} if settings.label_column is None else {"label_column": settings.label_column}
     template = {} if settings.template is None else {"template": settings.template}
-    rewarded: dict[str, Any] = {**template, **column, **settings.model_dump(include=OF_REWARD)}
     return {
         "lm": TextFormat(**template),
         "completion": CompletionFormat(**template, **column),
         "chat": ChatFormat(**column),
-        "reward": RewardFormat(**rewarded),
+        "reward": RewardFormat(settings, **template, **column),
     }
 
 
@@ -213,6 +206,7 @@ def fields_of(template: str) -> tuple[str, ...]:
     except ValueError as error:
         raise ConfigError(f"template {template!r} is broken ({error}): write columns as {{column}}.") from error
     fields = [part[1] for part in parts if part[1] is not None]
-    if not fields or any(not field.isidentifier() for field in fields) or any(part[2] or part[3] for part in parts):
+    is_plain = all(re.fullmatch(r"[^\W\d]([^][{}.!:]*[^][{}.!:\s])?", field) for field in fields)
+    if not fields or not is_plain or any(part[2] or part[3] for part in parts):
         raise ConfigError(f"template {template!r} must name at least one column, and each of them as plain {{column}}.")
     return tuple(dict.fromkeys(fields))

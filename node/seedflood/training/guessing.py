@@ -3,6 +3,7 @@
 Only commands that make a run guess, and write what they have guessed into it: all hosts of a run must learn the same.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,8 +41,14 @@ RIGHT_ANSWERS = "answer", "solution", "completion"
 CONTEXTS, ANSWERS = ("input", "context"), ("output", "response")
 """Beside an `instruction`: what it is about, and what is learned."""
 
+CHOICES = ("choices", "options", "endings", "candidates")
+"""Columns that hold a list of answers, of which the label names one."""
+
 TEXTS = ("text", "sentence")
 """Columns that hold the text if several could."""
+
+NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
+"""A label that is no word."""
 
 
 def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
@@ -52,7 +59,7 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
     """
     label = read_objective(said).label_column
     splits = read_data(data)
-    rows, columns = splits.train.rows, splits.train.rows[0].columns
+    rows, columns = splits.train.rows, _columns(splits)
     if label is not None and label not in columns:
         named = ", ".join(map(str, columns))
         raise ConfigError(f'{data} has no column "{label}" (columns: {named}): correct label_column of the run.')
@@ -70,7 +77,7 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
 
 
 def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]:
-    columns = splits.train.rows[0].columns
+    columns = _columns(splits)
     is_prompted = "task" in said or "label_words" in said
     if not is_prompted and (name := next((one for one in ("messages", "conversations") if one in columns), None)):
         return {"task": "chat"} if name == "messages" else {"task": "chat", "label_column": name}
@@ -90,19 +97,42 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
     texts = [name for name in strings if _has_spaces(splits, name)] or strings
     text = texts[0] if len(texts) == 1 else next((name for name in TEXTS if name in texts), None)
     if label is not None and label in columns and (text is not None or "template" in said):
+        choices = _first_of(CHOICES, columns)
+        if "template" not in said and choices is not None and isinstance(columns[choices], list | Mapping):
+            raise ConfigError(
+                f'{data} has lists of answers in column "{choices}", which a prompt cannot show: write them into the '
+                f"text of each row, or ask without them by --set 'run.objective.template=\"{{{text}}}\\nLabel:\"'."
+            )
         return _prompted(data, splits, said.get("template") or f"{{{text}}}\nLabel:", label, said)
     if "text" in columns and not is_prompted and label is None:
         return {"task": "lm"}
     named = texts if len(texts) > 1 else strings
     *questions, answer = named if len(named) > 1 else ("QUESTION", *(named or ["ANSWER"]))
     question = "\\n".join(f"{{{name}}}" for name in questions)
+    prompted = "run.objective.label_column=LABEL"
+    if label is not None and label in columns and texts:
+        asked = "\\n".join(f"{{{name}}}" for name in texts)
+        prompted = f"'run.objective.template=\"{asked}\\nLabel:\"'{_option(label)}"
     head = "" if all(name.isidentifier() for name in columns) else " (the first line of a CSV file must name them)"
     raise ConfigError(
         f"{data} has the columns {', '.join(map(str, columns))}{head}, which do not tell what is learned: say --task "
         f"lm --set 'run.objective.template=\"{{{answer}}}\"', or --task completion --set 'run.objective.template="
         f'"{question} "\' --set run.objective.label_column={answer}, or --task prompted --set '
-        "run.objective.label_column=LABEL, or --task reward for prompts after which the model is to write."
+        f"{prompted}, or --task reward for prompts after which the model is to write."
     )
+
+
+def _columns(splits: Splits) -> dict[str, Any]:
+    """The columns of all rows, of which the first may lack some, each with its first value."""
+    columns: dict[str, Any] = {}
+    for row in (*splits.train.rows, *splits.validation.rows):
+        if not row.columns.keys() <= columns.keys():
+            columns = {**row.columns, **columns}
+    return columns
+
+
+def _option(label: str) -> str:
+    return "" if label == "label" else f" --set run.objective.label_column={label}"
 
 
 def _first_of(names: Sequence[str], columns: Mapping[str, Any]) -> str | None:
@@ -112,14 +142,14 @@ def _first_of(names: Sequence[str], columns: Mapping[str, Any]) -> str | None:
 def _label_column(splits: Splits, *, is_prompted: bool) -> str | None:
     """The column of labels: "label", or the only one that has a few values which often come again. A `text` with more
     than one other column, or with one of no usual name unless `is_prompted` was said, is one to be learned."""
-    columns, found = splits.train.rows[0].columns, []
+    columns, found, often = _columns(splits), [], len(splits.train.rows) // ROWS_PER_LABEL
     if "label" in columns:
         return "label"
     for name in columns if len(columns) == 2 or "text" not in columns else ():
         if "text" in columns and not is_prompted and str(name).lower() not in LABELS:
             continue
         values = {row.columns.get(name) for row in splits.train.rows if isinstance(row.columns.get(name), str | int)}
-        if 2 <= len(values) <= min(LABELS_MAX, len(splits.train.rows) // ROWS_PER_LABEL):
+        if 2 <= len(values) <= (often if str(name).lower() in LABELS else min(LABELS_MAX, often)):
             found.append(str(name))
     words = [name for name in found if not _has_spaces(splits, name)]
     return words[0] if len(words) == 1 else None
@@ -140,13 +170,25 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
     words = said.get("label_words") or splits.train.label_names.get(label) or _words(splits, label)
     if words:
         return {"task": "prompted", "template": template, "label_words": words, **column}
-    labels = sorted({str(row.columns.get(label)) for row in splits.train.rows})[:LABELS_MAX]
-    if all(one.isdecimal() for one in labels):  # words count from 0
-        labels = list(map(str, range(min(LABELS_MAX, max(map(int, labels)) + 1))))
+    labels = sorted({str(row.columns.get(label)) for row in (*splits.train.rows, *splits.validation.rows)})
+    if len(labels) > LABELS_MAX:
+        prompt = template.replace("\n", "\\n")
+        raise ConfigError(
+            f'{data} has {len(labels)} different labels in column "{label}", too many to guess words for: learn them '
+            f"as completions if they are text (--task completion --set run.objective.label_column={label} --set "
+            f"'run.objective.template=\"{prompt} \"'), or say --task prompted with all words as label_words."
+        )
+    if all(NUMBER.fullmatch(one) for one in labels):
+        numbers = [float(one) for one in labels]
+        if not all(one.is_integer() and one >= 0 for one in numbers):
+            raise ConfigError(
+                f'{data} has numbers as labels in column "{label}" ({", ".join(labels[:4])}): write words in their '
+                "place, or whole numbers that count words from 0."
+            )
+        labels = list(map(str, range(min(LABELS_MAX, int(max(numbers)) + 1))))
     named = ", ".join(f'"WORD FOR {one}"' for one in labels)
-    also = "".join(f" --set run.objective.{key}={value}" for key, value in column.items())
     raise ConfigError(
-        f"{data} has texts with labels, but no words for these: say --task prompted{also} --set "
+        f"{data} has texts with labels, but no words for these: say --task prompted{_option(label)} --set "
         f"'run.objective.label_words=[{named}]', perhaps with a prompt of your own as run.objective.template, or a "
         "known task."
     )
@@ -155,6 +197,6 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
 def _words(splits: Splits, column: str) -> tuple[str, ...]:
     """The labels of the rows if they are words, of which there are a few; else none."""
     labels = [row.columns.get(column) for row in (*splits.train.rows, *splits.validation.rows)]
-    words = {label for label in labels if isinstance(label, str) and label and not label.isdecimal()}
+    words = {label for label in labels if isinstance(label, str) and label and not NUMBER.fullmatch(label)}
     is_told = all(isinstance(label, str) and label in words for label in labels)
     return tuple(sorted(words)) if is_told and 2 <= len(words) <= LABELS_MAX else ()

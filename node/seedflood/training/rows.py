@@ -3,7 +3,7 @@ file and line."""
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,15 +26,19 @@ class Row:
         """A DataError that says where."""
         return DataError(f"{self.path}, line {self.line}: {problem}", path=self.path, line=self.line)
 
-    def require(self, columns: Iterable[str]) -> None:
-        """Raises DataError if one of these columns is missing, or is not text."""
+    def texts(self, columns: Collection[str]) -> dict[str, str]:
+        """What stands in these columns. Of several, one with nothing in it (null) counts as empty. Raises DataError if
+        one is missing, or is not text."""
         for column in columns:
-            if not isinstance(self.columns.get(column), str):
+            value = self.columns.get(column)
+            is_empty = value is None and column in self.columns and len(columns) > 1
+            if not isinstance(value, str) and not is_empty:
                 found = ", ".join(map(str, self.columns))
                 problem = f'no column "{column}"' if column not in self.columns else f'column "{column}" is not text'
                 raise self.error(
                     f"{problem} (columns: {found}): correct the row, or task, template or column of the run."
                 )
+        return {column: self.columns[column] or "" for column in columns}
 
     def spelled(self) -> bytes:
         """The columns as bytes, which are equal if the columns are."""
@@ -70,9 +74,11 @@ def rows_in_memory(rows: Iterable[Mapping[str, Any]], name: str) -> list[Row]:
 
 def choose_splits(readers: Mapping[str, Reader], wanted: Sequence[str], name: str) -> Splits:
     """Reads training and validation rows. wanted: the names of the splits to train and to evaluate on. What it leaves
-    out is "train" and "validation", or the only split there is, and a share of the training rows. Raises DataError."""
-    if not wanted and "train" not in readers and len(readers) > 1:
-        raise DataError(f"{name} has no split train: name one of {', '.join(readers)} behind it, as in {name}#test.")
+    out is "train" and "validation", or the only split there is if that is not "test", and a share of the training rows.
+    Raises DataError."""
+    if not wanted and "train" not in readers and (len(readers) > 1 or "test" in readers):
+        first = next(iter(readers))
+        raise DataError(f"{name} has no split train: name one of {', '.join(readers)} behind it, as in {name}#{first}.")
     train = wanted[0] if wanted else "train" if "train" in readers else next(iter(readers))
     validation = wanted[1] if len(wanted) > 1 else "" if wanted else "validation"
     for one in wanted:

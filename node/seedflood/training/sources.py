@@ -51,7 +51,8 @@ def read_data(data: str) -> Splits:
     path = Path(place)
     check_place_of_rows(place)
     if path.is_file():
-        return choose_splits({split_of(Path(path.name)) or "train": partial(read_file, path)}, wanted, place)
+        split = split_of(Path(path.name)) or "train"
+        return choose_splits({split: partial(read_file, path)}, wanted or (split,), place)
     if path.is_dir():
         return choose_splits(read_folder(path), wanted, place)
     return choose_splits(read_hub(place, None), wanted, place)
@@ -71,13 +72,14 @@ def read_hub(name: str, configuration: str | None) -> dict[str, Reader]:
 
     datasets.disable_progress_bars()  # stderr is for logs
     try:
-        with _offline():
+        with hub.reading("dataset", name), _offline():
             return _read_splits(name, configuration)
     except Exception:  # Libraries that read caches and parse foreign files may raise anything.
         fault = hub.find_fault("dataset", name)
     try:
         if fault is None:
-            return _read_splits(name, configuration)
+            with hub.reading("dataset", name, fetches=True):
+                return _read_splits(name, configuration)
     except Exception as error:
         fault = hub.first_line(error)
     raise DataError(

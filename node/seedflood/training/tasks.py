@@ -5,6 +5,7 @@ have had. `formats` and `encoding` make examples of rows, `objectives` say what 
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -36,7 +37,7 @@ class Task:
     """The training rows of one host, the validation rows of the run, and the batch of every step.
 
     train_rows: of the shard, which is this host's share of the run's training rows. copies: see `Splits`. All rows are
-    checked here, and become tokens when they are first needed. Raises DataError.
+    checked here, blank texts are left out, and the others become tokens when they are first needed. Raises DataError.
     """
 
     def __init__(
@@ -57,6 +58,10 @@ class Task:
         self.batch_size = settings.batch_size
         for row in (*train, *validation):
             encoder.label(row)
+        blank = next((row for row in validation if encoder.is_blank(row)), None)
+        train, validation = ([row for row in rows if not encoder.is_blank(row)] for rows in (train, validation))
+        if blank is not None and not validation:
+            raise blank.error("no text, as in all rows to evaluate on: remove the row, or add others.")
         chosen = shards.choose_rows(len(train), settings.train_examples, settings.seed)
         if len(chosen) < shard.count:
             problem = f"{len(chosen)} rows to train cannot be shared by {shard.count} nodes"
@@ -159,22 +164,30 @@ class Task:
         return order
 
 
-def load_task(settings: RunSettings, tokenizer: Any, *, data: str | None = None, shard: str | None = None) -> Task:
+def load_task(
+    settings: RunSettings,
+    tokenizer: Any,
+    *,
+    data: str | None = None,
+    shard: str | None = None,
+    vocabulary_size: float = math.inf,
+) -> Task:
     """The task of a run. data: as `read_data` takes it, or "embedded" (None: the task's usual one). shard: "2/16".
+    vocabulary_size: how many tokens the model knows.
 
     Raises DataError or ConfigError.
     """
     splits = read_rows(settings.objective, data)
     train, validation = splits.train.rows, splits.validation.rows
     form = choose_format(settings.objective, train[0].columns)
-    encoder = _encoder(settings.objective, tokenizer, form)
+    encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
     return Task(encoder, train, validation, settings, _shard(shard), copies=splits.copies)
 
 
-def task_of_rows(settings: RunSettings, tokenizer: Any, rows: Sequence[Row]) -> Task:
+def task_of_rows(settings: RunSettings, tokenizer: Any, rows: Sequence[Row], vocabulary_size: float) -> Task:
     """A task that has these rows alone, all of them to evaluate on. Raises DataError or ConfigError."""
     form = choose_format(settings.objective, rows[0].columns)
-    return Task(_encoder(settings.objective, tokenizer, form), rows, rows, settings, Shard())
+    return Task(_encoder(settings.objective, tokenizer, form, vocabulary_size), rows, rows, settings, Shard())
 
 
 def read_rows(settings: ObjectiveSettings, data: str | None) -> Splits:
@@ -201,10 +214,12 @@ def make_task(
     return Task(_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, _shard(shard))
 
 
-def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format) -> Encoder:
+def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format, vocabulary_size: float = math.inf) -> Encoder:
     if tokenizer is None:
         raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
-    return ENCODERS[type(form)](tokenizer, form, settings.max_length)
+    encoder = ENCODERS[type(form)](tokenizer, form, settings.max_length)
+    encoder.vocabulary_size = vocabulary_size
+    return encoder
 
 
 def _shortened(text: str) -> str:
