@@ -273,7 +273,7 @@ async def test_an_address_in_use_is_told_in_one_sentence(cluster):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(BindError, match=r"address already in use.*\[node\] http"):
+        with pytest.raises(BindError, match=r"the port is in use; .* another port, in \[node\] http"):
             await cluster.start("a", [], ALONE, {"http": f"127.0.0.1:{other.getsockname()[1]}"})
 
 

@@ -89,6 +89,12 @@ def test_who_would_be_cut_off_without_whom_is_told_of_each_cut():
     assert [*describe_reach(said | {"node": {"origin": "b"}, "cut_vertices": ["b"]})] == []
 
 
+def test_a_host_that_does_not_listen_is_not_said_to_be_out_of_reach_at_a_port():
+    link = {"peer": "a", "state": "connected", "seen_as": "10.0.0.2:0", "may_dial_us": False}
+    said = {"node": {"origin": "b"}, "links": [link], "members": [], "edges": [], "cut_vertices": []}
+    assert [*describe_reach(said)] == ["a sees this host as 10.0.0.2, and it only dials ([node] listen)."]
+
+
 async def test_a_trace_shows_the_way_through_running_nodes(pair):
     a, b, _ = pair
     said = json.loads(await command("trace", "a", 3, "--node", b.address, "--node", a.address, "--json"))

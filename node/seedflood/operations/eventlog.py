@@ -42,12 +42,6 @@ Facts = Mapping[str, Any]
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-class Spelled(str):
-    """A value that is JSON already, and is written as it is."""
-
-    __slots__ = ()
-
-
 class Line(NamedTuple):
     """A line that waits to be written. facts: if they are costly to make, a function that the writer calls."""
 
@@ -122,21 +116,13 @@ class EventLog:
     # On the thread
 
     def _write_for_ever(self) -> None:
-        is_over = False
-        while not is_over:
-            lines: list[Line] = []
-            taken = self._queue.get()
-            while isinstance(taken, list):
-                lines += taken
-                if self._queue.empty():
-                    break
-                taken = self._queue.get()
-            if lines and not self._is_broken:
-                self._append(lines)
-            self._written += len(lines)
+        while (taken := self._queue.get()) is not None:
             if isinstance(taken, threading.Event):
                 taken.set()
-            is_over = taken is None
+                continue
+            if not self._is_broken:
+                self._append(taken)
+            self._written += len(taken)
         if self._file is not None:
             os.close(self._file)
 
@@ -198,10 +184,7 @@ def spell_time(microseconds: int) -> str:
 def encode(line: Line, identity: Mapping[str, str]) -> bytes:
     facts = line.facts() if callable(line.facts) else line.facts
     whole = {"time": spell_time(line.microseconds), "event": line.event, "level": line.level, **identity}
-    whole |= {key: value for key, value in facts.items() if not isinstance(value, Spelled)}
-    text = json.dumps(whole, separators=(",", ":"), default=str)
-    spelled = "".join(f',"{key}":{value}' for key, value in facts.items() if isinstance(value, Spelled))
-    return f"{text[:-1]}{spelled}}}\n".encode()
+    return json.dumps(whole | dict(facts), separators=(",", ":"), default=str).encode() + b"\n"
 
 
 def older_file(path: Path, age: int) -> Path:

@@ -11,12 +11,10 @@ and d3-force the graph (70 kB together; cytoscape alone would be 430); `tools/ve
 
 import asyncio
 import contextlib
-import errno
 import ipaddress
 import json
 import logging
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from seedflood.config import is_loopback
-from seedflood.errors import BindError
+from seedflood.listening import listen_at
 from seedflood.operations.eventlog import event_files, read_lines
 from seedflood.operations.http_address import HttpAddress, keep_http_address, remove_http_address
 from seedflood.operations.hub import TelemetryHub
@@ -70,7 +68,7 @@ class OperationsServer:
     async def start(self) -> None:
         """Starts to listen. Raises BindError if it cannot, JournalError if the state folder cannot be written."""
         node = self._hub.settings.node
-        listening = bind(node.http)
+        listening = listen_at(node.http, "[node] http")
         is_guarded = is_loopback(node.http)
         app = web.Application(middlewares=[_harden, _guard_host] if is_guarded else [_harden])
         app.add_routes(
@@ -147,35 +145,6 @@ class OperationsServer:
                 return read(read_lines(event_files(state)))
 
             return _json(await asyncio.to_thread(wait_and_read))
-
-
-def bind(address: str) -> socket.socket:
-    """A listening socket at `host:port`. Raises BindError."""
-    host, _, port = address.rpartition(":")
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind | socket.SOCK_CLOEXEC, protocol)
-    except OSError as error:
-        raise BindError(
-            f"cannot serve HTTP at {address}: {error.strerror}; correct [node] http.", address=address
-        ) from None
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(where)
-        listening.listen(128)
-        listening.setblocking(False)
-    except OSError as error:
-        listening.close()
-        remedy = (
-            "stop the other process or choose another port" if error.errno == errno.EADDRINUSE else "choose another"
-        )
-        raise BindError(
-            f"cannot serve HTTP at {address}: {os.strerror(error.errno or 0).lower()}; {remedy} in [node] http.",
-            address=address,
-        ) from None
-    return listening
 
 
 @web.middleware

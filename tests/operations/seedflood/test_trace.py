@@ -4,7 +4,7 @@ import pytest
 
 from seedflood.operations.eventlog import Line, encode
 from seedflood.operations.names import find_names, resolve_origin
-from seedflood.operations.seedflood.spans import spell_bundles, spell_updates
+from seedflood.operations.seedflood.spans import bundle_spans, update_spans
 from seedflood.operations.seedflood.trace import trace
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Update
@@ -18,11 +18,11 @@ def line(number, event, **facts):
 
 def kept(number, *steps, source="b", skipped=0):
     bundles = [Bundle(1, step, ((0, 0),), skipped=skipped) for step in steps]
-    return line(number, "kept", **{"from": source}, updates=spell_bundles(bundles))
+    return line(number, "kept", **{"from": source}, updates=bundle_spans(bundles))
 
 
 def applied(number, steps, *found, late=(), reason="all heard"):
-    updates, late = (spell_updates(Update(1, step, (0, 0)) for step in some) for some in (found, late))
+    updates, late = (update_spans(Update(1, step, (0, 0)) for step in some) for some in (found, late))
     return line(number, "applied", steps=steps, reason=reason, updates=updates, late=late)
 
 

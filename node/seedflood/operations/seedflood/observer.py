@@ -12,7 +12,7 @@ it was sent, and in which window it was applied:
     applied     steps, reason, updates, late   a window closed; without steps: applied outside of any window
 
 `updates` is a list of [origin, first step, last step], with a fourth number if the origin skipped that many steps right
-before. They are spelled on the event log's thread (`spans`).
+before. They are made on the event log's thread (`spans`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, get_args
 
 from seedflood.operations.hub import TelemetryHub
-from seedflood.operations.seedflood.spans import BundleSpans, spell_frontier, spell_updates
+from seedflood.operations.seedflood.spans import BundleSpans, frontier_spans, update_spans
 from seedflood.operations.seedflood.trace import trace
 from seedflood.operations.subject import LastClose
 from seedflood.protocol.origin import OriginId, fingerprint
@@ -39,7 +39,7 @@ class SeedfloodObserver:
     def __init__(self, hub: TelemetryHub, find_update: FindUpdate) -> None:
         self._hub = hub
         self._find_update = find_update
-        self._spell_bundles = BundleSpans()
+        self._spans_of = BundleSpans()
         """Used only on the event log's thread."""
         self.figures: dict[str, float] = {}
         """What all hosts told: `loss_of_all_hosts`, the median over origins of the last window."""
@@ -55,27 +55,27 @@ class SeedfloodObserver:
         self._hub.noted(event)
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        hub, spell = self._hub, self._spell_bundles
+        hub, spans = self._hub, self._spans_of
         if source is None:
             hub.tally.originated += count_updates(bundles)
-            hub.write("published", "debug", lambda: {"updates": spell(bundles)})
+            hub.write("published", "debug", lambda: {"updates": spans(bundles)})
         else:
             name = hub.name(source)
-            hub.write("kept", "debug", lambda: {"from": name, "updates": spell(bundles)})
+            hub.write("kept", "debug", lambda: {"from": name, "updates": spans(bundles)})
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         name = self._hub.name(source)
         self._hub.write(
             "adopted",
             "info",
-            lambda: {"from": name, "epoch": closed.epoch, "updates": spell_frontier(closed.frontier)},
+            lambda: {"from": name, "epoch": closed.epoch, "updates": frontier_spans(closed.frontier)},
         )
 
     def sent(self, peer: OriginId, message: Message) -> None:
         match message:
             case Updates(bundles):
-                name, spell = self._hub.name(peer), self._spell_bundles
-                self._hub.write("sent", "debug", lambda: {"to": name, "updates": spell(bundles)})
+                name, spans = self._hub.name(peer), self._spans_of
+                self._hub.write("sent", "debug", lambda: {"to": name, "updates": spans(bundles)})
 
     def applied(self, window: ClosedWindow) -> None:
         hub, (first, last) = self._hub, window.steps
@@ -122,6 +122,6 @@ def _spell_window(window: ClosedWindow) -> dict[str, Any]:
         "reason": window.reason,
         "waited_seconds": round(window.waited_seconds, 6),
         "missing": [fingerprint(origin) for origin in window.missing],
-        "updates": spell_updates(on_time),
-        "late": spell_updates(late),
+        "updates": update_spans(on_time),
+        "late": update_spans(late),
     }

@@ -1,77 +1,58 @@
 """Spans: the updates of a line of the event log, with consecutive steps of an origin as one span.
 
-They are written as JSON: `[[origin, first step, last step], ...]`, with a fourth number if the origin skipped that many
-steps right before. In a busy swarm this is most of the event log's cost. So the loops are plain, and a frame that goes
-to several neighbours is spelled once.
+A span is [origin, first step, last step], with a fourth number if the origin skipped that many steps right before. In a
+busy swarm they are most of the event log's cost, so those of a frame that goes to several neighbours are made once.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from seedflood.operations.eventlog import Spelled
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId, fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Update
+
+Span = list[str | int]
 
 _name = lru_cache(maxsize=ORIGINS_REMEMBERED)(fingerprint)
 
 
 class BundleSpans:
-    """Spells bundles in order of arrival, and caches the last result for the same bundles."""
+    """The spans of bundles, and of the same bundles once more those that were made before."""
 
     def __init__(self) -> None:
         self._bundles: Sequence[Bundle] = ()
-        self._spelled = Spelled("[]")
+        self._spans: list[Span] = []
 
-    def __call__(self, bundles: Sequence[Bundle]) -> Spelled:
+    def __call__(self, bundles: Sequence[Bundle]) -> list[Span]:
         bundles = tuple(bundles)
         if bundles != self._bundles:  # fast: identities are compared first, and forwarding passes the same objects on
-            self._bundles, self._spelled = bundles, spell_bundles(bundles)
-        return self._spelled
+            self._bundles, self._spans = bundles, bundle_spans(bundles)
+        return self._spans
 
 
-def spell_bundles(bundles: Iterable[Bundle]) -> Spelled:
-    """The spans of bundles, in order of arrival."""
-    spans: list[str] = []
-    origin: OriginId = -1
-    first = last = skipped = -2
-    for bundle in bundles:
-        step = bundle.step
-        if bundle.origin == origin and step == last + 1 and not bundle.skipped:
-            last = step + len(bundle.probes) - 1
-            continue
-        if origin >= 0:
-            spans.append(_spell(origin, first, last, skipped))
-        origin, first, last, skipped = bundle.origin, step, step + len(bundle.probes) - 1, bundle.skipped
-    if origin >= 0:
-        spans.append(_spell(origin, first, last, skipped))
-    return Spelled(f"[{','.join(spans)}]")
+def bundle_spans(bundles: Iterable[Bundle]) -> list[Span]:
+    """In order of arrival."""
+    return _joined((one.origin, one.step, one.last, one.skipped) for one in bundles)
 
 
-def spell_updates(updates: Iterable[Update]) -> Spelled:
-    """The spans of updates, in the given order. In a window the updates of a bundle follow each other."""
-    spans: list[str] = []
-    previous: OriginId = -1
-    first = last = -2
-    for origin, step, _ in updates:
-        if origin == previous and step == last + 1:
-            last = step
-            continue
-        if previous >= 0:
-            spans.append(f'["{_name(previous)}",{first},{last}]')
-        previous, first, last = origin, step, step
-    if previous >= 0:
-        spans.append(f'["{_name(previous)}",{first},{last}]')
-    return Spelled(f"[{','.join(spans)}]")
+def update_spans(updates: Iterable[Update]) -> list[Span]:
+    """In the given order. In a window the updates of a bundle follow each other."""
+    return _joined((origin, step, step, 0) for origin, step, _ in updates)
 
 
-def spell_frontier(frontier: Iterable[Held]) -> Spelled:
-    spans: list[str] = []
-    for held in frontier:
-        ranges = [(0, held.mark - 1), *held.beyond] if held.mark else held.beyond
-        spans += (_spell(held.origin, first, last, 0) for first, last in ranges)
-    return Spelled(f"[{','.join(spans)}]")
+def frontier_spans(frontier: Iterable[Held]) -> list[Span]:
+    ranges = ((one.origin, first, last) for one in frontier for first, last in ((0, one.mark - 1), *one.beyond))
+    return _joined((origin, first, last, 0) for origin, first, last in ranges if first <= last)
 
 
-def _spell(origin: OriginId, first: int, last: int, skipped: int) -> str:
-    return f'["{_name(origin)}",{first},{last},{skipped}]' if skipped else f'["{_name(origin)}",{first},{last}]'
+def _joined(told: Iterable[tuple[OriginId, int, int, int]]) -> list[Span]:
+    """told: (origin, first step, last step, steps skipped before)."""
+    found: list[Span] = []
+    following = None
+    for origin, first, last, skipped in told:
+        if (origin, first) == following and not skipped:
+            found[-1][2] = last
+        else:
+            found.append([_name(origin), first, last, *([skipped] if skipped else ())])
+        following = origin, last + 1
+    return found
