@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from seedflood import cli
+from seedflood.cli.faults import run_command
 from seedflood.cli.options import parse_overrides
 from seedflood.cluster.display import is_sound, show_result
 from seedflood.errors import ConfigError, ExitCode
@@ -193,6 +194,19 @@ def test_brackets_in_a_fault_are_shown_as_they_are(monkeypatch, capsys, tmp_path
     assert "[/x]" in err
 
 
+@pytest.mark.parametrize("kind", [MemoryError, type("OutOfMemoryError", (RuntimeError,), {})])
+def test_too_little_memory_is_one_sentence_that_says_what_to_do(capsys, kind):
+    def command(prog_name):
+        raise kind("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB")
+
+    with pytest.raises(SystemExit) as ended:
+        run_command(command, "seedflood-node")
+    assert ended.value.code == ExitCode.INTERNAL
+    said = json.loads(capsys.readouterr().err)["event"]
+    assert "too little memory (CUDA out of memory)" in said
+    assert "micro_batch = 1" in said
+
+
 def test_an_unknown_option_is_a_usage_error(monkeypatch, capsys):
     code, _, err = run(monkeypatch, capsys, cli.main, "local", "--nods", "3")
     assert code == ExitCode.USAGE
@@ -243,7 +257,10 @@ def test_overrides_are_toml_or_text():
 def test_a_file_that_is_no_model_is_told_at_once_and_not_asked_of_the_hub(monkeypatch, capsys, tmp_path):
     (tmp_path / "rows.csv").touch()
     code, _, err = run(monkeypatch, capsys, cli.main, "local", "--model", str(tmp_path / "rows.csv"))
-    assert (code, "rows.csv does not exist; correct model in [run]" in err) == (ExitCode.CONFIG, True)
+    assert (code, "rows.csv is a file; name the folder of the model as model in [run]" in err) == (
+        ExitCode.CONFIG,
+        True,
+    )
 
 
 def test_a_key_of_another_table_is_told_where_it_belongs(monkeypatch, capsys):

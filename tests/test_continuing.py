@@ -1,10 +1,12 @@
 """`seedflood continue` makes the next run of a course, and changes nothing if it cannot."""
 
+import errno
 import json
+import os
 
 import pytest
 
-from seedflood import cli, embedded
+from seedflood import cli, durable, embedded
 from seedflood.config import load_course, spell
 from seedflood.errors import ExitCode
 from seedflood.host.enrolment import Enrolment
@@ -62,6 +64,16 @@ def test_a_run_that_was_continued_is_continued_again(proceed, hosts):
     assert load_course(hosts[0])[-1].names == ("first", "first-2", "first-3")
 
 
+def test_what_random_weights_have_become_is_trained_on_and_not_drawn_anew(proceed, hosts):
+    hosts[0].write_text(
+        'run = {name = "first", mode = "gasloc", model = "embedded", clients = 2, steps = 20, '
+        'objective = {task = "lm"}, gasloc = {initial = "random", gamma = 0.5}}\n[node]\ndata = "embedded"\n'
+    )
+    assert proceed(hosts[0])[0] == 0
+    gasloc = load_course(hosts[0])[-1].settings.run.gasloc
+    assert (gasloc.initial, gasloc.gamma) == ("pretrained", 0.5)
+
+
 def test_a_closed_run_is_continued_by_its_operator_with_a_roster_for_the_next_one(proceed, tmp_path):
     proceed("alpha=127.0.0.1:7070", "beta", "--out", tmp_path / "run", command="init")
     files = [tmp_path / "run" / name / "peers.toml" for name in ("alpha", "beta")]
@@ -91,6 +103,15 @@ def test_a_host_that_has_still_to_begin_the_next_run_does_not_get_another_one_be
 def test_a_file_that_is_not_there_is_asked_for_as_this_command_takes_it(proceed, tmp_path):
     code, said = proceed(tmp_path / "none.toml")
     assert (code, "name the settings of a host: seedflood continue PEERS.TOML" in said.err) == (ExitCode.USAGE, True)
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(proceed, hosts, monkeypatch):
+    def refuse(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(durable, "write", refuse)
+    code, said = proceed(hosts[0])
+    assert (code, "first-2.toml: Read-only file system" in said.err) == (ExitCode.CONFIG, True)
 
 
 def test_a_host_that_serves_after_its_run_goes_on_instead(proceed, hosts):

@@ -126,14 +126,25 @@ def test_hosts_that_are_ready_train_even_if_they_have_told_no_progress_yet(clust
     assert "training" in line_of(cluster)
 
 
-async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_killed_one_by_one(cluster):
+@pytest.mark.parametrize("has_threads", [False, True])
+async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_killed_one_by_one(
+    cluster, monkeypatch, tmp_path, has_threads
+):
+    """A library may start a thread when it is imported; then nothing is shared, for who has threads must not fork."""
+    if has_threads:
+        (tmp_path / "sitecustomize.py").write_text(
+            "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     one, other = cluster.hosts
     processes, following = await start_nodes([one.folder, other.folder])
     killed, left = processes
     begun = [json.loads(await process.log.readline()) for process in processes]
     assert [line["node"] for line in begun] == [one.name, other.name]
     parent = Path(f"/proc/{killed.parent.pid}/status").read_text()  # noqa: ASYNC240  # nothing waits
-    assert "Threads:\t1\n" in parent, "a process with threads must not be forked"
+    assert ("Threads:\t1\n" in parent) != has_threads
+    words = Path(f"/proc/{killed.pid}/cmdline").read_text()  # noqa: ASYNC240
+    assert ("seedflood.cli.forks" in words) != has_threads
     os.kill(killed.pid, signal.SIGKILL)
     with pytest.raises(SeedfloodError, match=r"failed: it was ended by SIGKILL \(by hand, or for lack of memory\)"):
         await cluster._watch(one, killed)

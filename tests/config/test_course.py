@@ -44,6 +44,13 @@ def write(tmp_path: Path):
     return write
 
 
+def test_a_run_that_follows_another_cannot_begin_with_random_weights(write):
+    second = SECOND.replace("[run]\n", '[run]\nmode = "gasloc"\n').replace("embedded", "lm")
+    load_course(write(second=second))
+    with pytest.raises(ConfigError, match='begins with what the run before it has learned, so take initial = "random"'):
+        load_course(write(second=f'{second}[run.gasloc]\ninitial = "random"\n'))
+
+
 def test_a_file_alone_is_a_course_of_one_run(write):
     (stage,) = load_course(write(first='[run]\nname = "alone"\n'))
     assert (stage.settings.run.name, stage.next_run) == ("alone", None)

@@ -12,6 +12,7 @@ from seedflood.config import (
     check_folders,
     check_place,
     checks,
+    divide_data,
     is_loopback,
     load_course,
     load_settings,
@@ -44,6 +45,19 @@ def test_the_file_overrides_defaults_the_environment_the_file_and_flags_everythi
 def test_a_layer_overrides_single_keys_not_sections(write):
     settings = load_settings(write('[node]\nname = "a"\nshard = "1/2"\n'), {"node": {"name": "b"}})
     assert (settings.node.name, settings.node.shard) == ("b", "1/2")
+
+
+def test_a_file_of_windows_is_read(write):
+    path = write("")
+    path.write_bytes(b"\xef\xbb\xbf[run]\r\nsteps = 7\r\n")
+    assert load_settings(path).run.steps == 7
+
+
+def test_rows_may_be_named_from_the_home_of_the_user(write, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert divide_data("~/rows.csv#train,test") == (str(tmp_path / "rows.csv"), ("train", "test"))
+    assert divide_data("~stranger/rows.csv")[0] == "~stranger/rows.csv"
+    assert load_settings(write("[node]\ndata = '~stranger/rows.csv'\n")).node.data.endswith("/~stranger/rows.csv")
 
 
 CLOSED = f'[run]\noperator = "{"ab" * 32}"\n[node]\nstate = "state"\n'

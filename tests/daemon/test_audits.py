@@ -9,16 +9,15 @@ from seedflood.host.seedflood.audit import Finding, Verdict
 from seedflood.identity import verify
 from seedflood.protocol.seedflood.messages import LOSS_BYTES
 
-RUN = {"steps": 40, "train_examples": 64}
+RUN = {"steps": 80, "train_examples": 64}
 ESTIMATES = {
     "two-sided": {},
-    "one-sided, delayed": {"estimate": "one-sided", "local_steps": 2, "delay": 1, "steps": 80},
+    "one-sided, delayed": {"estimate": "one-sided", "local_steps": 2, "delay": 1},
     "gradient in local steps": {
         "estimate": "gradient",
         "rank": 4,
         "refresh_period": 16,
         "local_steps": 2,
-        "steps": 80,
     },
 }
 

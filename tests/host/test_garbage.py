@@ -1,4 +1,5 @@
 import gc
+import weakref
 
 import pytest
 
@@ -22,6 +23,24 @@ def test_what_is_alive_is_left_alone_and_later_cycles_are_still_found():
     cycle.append(cycle)
     del cycle
     assert gc.collect() > 0
+
+
+class Thing:
+    """Garbage that only a collection finds."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_what_was_excluded_is_not_searched_until_the_run_that_made_it_is_over():
+    thing = Thing()
+    seen = weakref.ref(thing)
+    garbage.exclude()
+    del thing
+    garbage.settle()
+    assert seen() is not None
+    garbage.release()
+    assert seen() is None
 
 
 def test_nothing_is_searched_while_a_model_is_loaded_and_everything_is_afterwards():

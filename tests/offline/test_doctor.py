@@ -91,7 +91,7 @@ def test_a_port_that_is_used_is_told(examine):
     with socket.create_server(("127.0.0.1", 0)) as other:
         code, levels, texts = examine(node={"listen": f"127.0.0.1:{other.getsockname()[1]}"})
     assert (code, levels["port"]) == (ExitCode.UNAVAILABLE, "bad")
-    assert "choose another [node] listen" in texts["port"]
+    assert "choose another port, in [node] listen" in texts["port"]
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def _following(last: Stage, task: str | None, changes: dict[str, Any]) -> dict[s
     run, told = last.settings.run, json.loads(last.settings.run.canonical())
     if task is not None:
         told["objective"] = {"task": task}
+    told.get("gasloc", {}).pop("initial", None)  # it goes on with what random weights have become
     base, number = re.fullmatch(r"(.*?)(?:-(\d+))?", run.name).groups()  # type: ignore[union-attr]  # it matches all
     usual = {"name": f"{base}-{int(number or 1) + 1}", "model": PREVIOUS}
     data = last.settings.node.data
@@ -134,11 +135,13 @@ def _add(first: Path, last: Path, following: dict[str, Any]) -> Path:
     try:
         durable.write(added, spell(following).encode(), mode=0o644)
         durable.write(last, (after if count else f"{kept}\n[node]\n{line}").encode(), mode=0o644)
+    except OSError as error:
+        added.unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {last} and, beside it, {added}: {error.strerror}.") from None
+    try:
         check_course(load_course(first))
-    except (ConfigError, OSError) as error:
+    except ConfigError:
         durable.write(last, before.encode(), mode=0o644)
         added.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise ConfigError(f"cannot write {added}: {error.strerror}.") from None
         raise
     return added

@@ -17,6 +17,11 @@ NEEDS_TRAINING = (
     "'seedflood[train]'; `seedflood relay` runs without."
 )
 
+NEEDS_MEMORY = (
+    "there is too little memory ({error}): free some, or in [node] set micro_batch = 1, which computes gradients with "
+    'less, or dtype = "int8" or "nf4" for smaller weights; what was learned is kept.'
+)
+
 
 def run_command(command: Callable[..., Any], name: str) -> None:
     try:
@@ -30,6 +35,9 @@ def run_command(command: Callable[..., Any], name: str) -> None:
     except (KeyboardInterrupt, asyncio.CancelledError):
         _fail(name, "interrupted", ExitCode.TRY_AGAIN)
     except Exception as error:
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
+            told = str(error).partition(". ")[0] or "MemoryError"
+            _fail(name, NEEDS_MEMORY.format(error=told), ExitCode.INTERNAL)
         _fail(name, f"internal fault: {type(error).__name__}: {error}; please report it.", ExitCode.INTERNAL)
 
 

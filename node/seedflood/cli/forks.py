@@ -2,7 +2,8 @@
 
 A node that is forked is a process like any other, with an id, signals, an exit code and outputs of its own. It runs the
 command of `seedflood-node` from its first line on; only the modules are there already. Nothing is computed before: a
-process in which PyTorch has threads, or has touched a GPU, must not be forked.
+process in which PyTorch has threads, or has touched a GPU, must not be forked. If a library has started a thread when
+it was imported, every node imports for itself.
 
 The argument is a list of nodes in JSON: the words of each command, the file of its stdout, and the number of the pipe
 that is its stderr. What stdout was at first gets a line for each fact: number of the node, "pid" or "code", value.
@@ -30,11 +31,12 @@ def main() -> None:
         _import_all()
     if os.getppid() != parent:
         return None  # nobody watches any more
-    numbers = {}
+    numbers, has_threads = {}, len(os.listdir("/proc/self/task")) > 1
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # else a node might be forked that nobody was told of
     for number, node in enumerate(nodes):
-        if (pid := os.fork()) == 0:
-            _become(node, [facts, *(one["stderr"] for one in nodes[number:])])
+        pipes = [one["stderr"] for one in nodes[number:]]
+        if (pid := _spawn(node, pipes) if has_threads else os.fork()) == 0:
+            _become(node, [facts, *pipes])
             return node_main()
         os.close(node["stderr"])
         numbers[pid] = number
@@ -55,7 +57,7 @@ def _import_all() -> None:
 
 def _become(node: dict[str, Any], pipes: list[int]) -> None:
     """pipes: of others, and the one that is our stderr. A pipe ends when its last writer does."""
-    results = os.open(node["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    results = _open_stdout(node)
     os.dup2(results, 1)
     os.dup2(node["stderr"], 2)
     for file in (results, *pipes):
@@ -63,6 +65,26 @@ def _become(node: dict[str, Any], pipes: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     sys.argv = ["seedflood-node", *node["words"]]
+
+
+def _spawn(node: dict[str, Any], pipes: list[int]) -> int:
+    """Starts a node in a Python of its own. pipes: of others, and the one that is its stderr. Returns its id."""
+    results = _open_stdout(node)
+    files = [(os.POSIX_SPAWN_DUP2, results, 1), (os.POSIX_SPAWN_DUP2, node["stderr"], 2)]
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", "seedflood", *node["words"]],
+        os.environ,
+        file_actions=[*files, *((os.POSIX_SPAWN_CLOSE, pipe) for pipe in pipes)],
+        setsigmask=(),
+        setsigdef=(signal.SIGINT,),
+    )
+    os.close(results)
+    return pid
+
+
+def _open_stdout(node: dict[str, Any]) -> int:
+    return os.open(node["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
 def _tell(facts: int, number: int, what: str, value: int) -> None:

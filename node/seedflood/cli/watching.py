@@ -130,6 +130,10 @@ def describe_reach(said: dict[str, Any]) -> Iterator[str]:
     """Where this host can be dialled, and who would be cut off from it without whom. said: the status of a node."""
     for link in said["links"]:
         if link["state"] == "connected" and link["seen_as"] is not None:
+            host, _, port = link["seen_as"].rpartition(":")
+            if port == "0":
+                yield f"{link['peer']} sees this host as {host}, and it only dials ([node] listen)."
+                continue
             can = "can be dialled there" if link["may_dial_us"] else "cannot be dialled there"
             yield f"{link['peer']} sees this host as {link['seen_as']}, and it {can}."
     names = {member["origin"]: member["name"] for member in said["members"]}

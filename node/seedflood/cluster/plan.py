@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 from seedflood.cluster.topology import TopologyName, make_topology
 from seedflood.config import PREVIOUS, RunSettings, check_course, detach, load_course, merge, spell
 from seedflood.errors import ConfigError
@@ -63,7 +63,7 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]
     if plan.clients < 1:
         raise ConfigError(f"{plan.relays} relays of {plan.nodes} nodes leave none that trains; start more nodes.")
     names = [f"node-{k + 1}" if k < plan.clients else f"relay-{k + 1}" for k in range(plan.nodes)]
-    ports = free_ports(plan.nodes)
+    ports = reserve_ports(plan.nodes)
     edges = make_topology(plan.topology, plan.nodes, seed=plan.seed)
     written = {}
     for k, name in enumerate(names):

@@ -10,17 +10,30 @@ EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 EPHEMERAL_DEFAULT = 32_768
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens, outside of the ephemeral range: the kernel gives those to anyone who asks for any
-    port, as `[node] http` may."""
+def reserve_ports(count: int) -> list[int]:
+    """Ports that nobody has, and that nobody else is given by this function until this process ends: whoever is to
+    listen there takes seconds to start, and may start again.
+
+    They lie outside of the ephemeral range: the kernel gives those to anyone who asks for any port, as `[node] http`
+    may.
+    """
     candidates = list(range(LOWEST, _first_ephemeral()))
     random.shuffle(candidates)
-    return list(islice(filter(_is_free, candidates), count))
+    return list(islice(filter(_reserve, candidates), count))
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as trial:
-        return trial.connect_ex(("127.0.0.1", port)) != 0
+def _reserve(port: int) -> bool:
+    """Keeps it bound until this process ends. With SO_REUSEADDR, which the socket gets once it has the port for itself,
+    it is not in the way of a daemon, which sets that, too, before it binds."""
+    held = socket.socket()
+    try:
+        held.bind(("127.0.0.1", port))
+    except OSError:
+        held.close()
+        return False
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.detach()
+    return True
 
 
 def _first_ephemeral() -> int:

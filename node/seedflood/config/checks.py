@@ -91,10 +91,15 @@ def check_export(settings: Settings) -> None:
 
 def _check_folder(folder: Path, file: str, key: str) -> None:
     """Raises ConfigError if there is no such folder, or this file is not in it."""
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file; name the folder of the model as {key}.")
     if not folder.is_dir():
         raise ConfigError(f"the folder {folder} does not exist; correct {key}.")
     if (folder / ADAPTER_FILE).is_file() and not (folder / file).is_file():
-        raise ConfigError(f"{folder} is an adapter: name the base model that it is of, and this folder with --adapter.")
+        raise ConfigError(
+            f"{folder} is an adapter: name the base model that it is of, and this folder with --adapter of `seedflood "
+            "evaluate` or `generate`; a run begins with a whole model, as `seedflood export --output` writes it."
+        )
     if not (folder / file).is_file():
         raise ConfigError(f"the folder {folder} has no {file}; put it there, or correct {key}.")
 

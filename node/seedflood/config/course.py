@@ -69,6 +69,13 @@ def load_course(path: Path, flags: Mapping[str, Any] | None = None) -> tuple[Sta
             f'{path}: model = "{PREVIOUS}" is the result of the run before it, and none is before it: name this '
             "file in [node] then of that run's file."
         )
+    if any(
+        one.run.model == PREVIOUS and one.run.mode == "gasloc" and one.run.gasloc.initial == "random" for one in loaded
+    ):
+        raise ConfigError(
+            f'{path}: a run with model = "{PREVIOUS}" begins with what the run before it has learned, so take '
+            'initial = "random" out of its [run.gasloc].'
+        )
     runs = tuple(one.run.run_id().hex()[:RUN_CHARACTERS] for one in loaded)
     if len(set(runs)) < len(runs):
         raise ConfigError(f"{path}: two runs of the course are the same; give one of them another [run] name.")

@@ -47,7 +47,7 @@ def load_settings(path: Path | None, flags: Mapping[str, Any] | None = None) -> 
 def read_layer(path: Path, remedy: str = NAME_THE_FILE) -> dict[str, Any]:
     """The settings of a file, as nested tables. remedy: what to do if there is no such file. Raises ConfigError."""
     try:
-        layer = tomllib.loads(path.read_text())
+        layer = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist; {remedy}.") from None
     except OSError as error:
@@ -87,7 +87,7 @@ def detach(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def _begun(path: str, folder: Path) -> str:
     """A path that begins at this folder, or at the user's home, as an absolute one."""
-    return str(folder.resolve() / Path(path).expanduser())
+    return str(folder.resolve() / os.path.expanduser(path))
 
 
 def is_path(value: Any, folder: Path) -> bool:

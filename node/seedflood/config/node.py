@@ -2,6 +2,7 @@
 begin where the file is."""
 
 import ipaddress
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -169,9 +170,10 @@ class TlsSettings(Section):
 
 
 def divide_data(data: str) -> tuple[str, tuple[str, ...]]:
-    """`PLACE#TRAIN,VALIDATION` of `[node] data`: where the rows are, and which splits are meant, if it says so."""
+    """`PLACE#TRAIN,VALIDATION` of `[node] data`: where the rows are (`~` is the user's home), and which splits are
+    meant, if it says so."""
     place, _, splits = data.partition("#")
-    return place, tuple(one.strip() for one in splits.split(",") if one.strip())
+    return os.path.expanduser(place), tuple(one.strip() for one in splits.split(",") if one.strip())
 
 
 def is_loopback(address: str) -> bool:

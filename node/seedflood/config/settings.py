@@ -39,6 +39,15 @@ class Settings(Section):
     peers: tuple[PeerSettings, ...] = ()
     tls: TlsSettings = TlsSettings()
 
+    def changes_until_restart(self, after: Self) -> list[str]:
+        """The settings in which `after` differs and which no reload takes up: all but `[[peers]]` and the roster."""
+        return [
+            f"{name}.{key}"
+            for name, table in (("run", self.run), ("node", self.node), ("tls", self.tls))
+            for key, value in table
+            if value != getattr(getattr(after, name), key) and key != "roster"
+        ]
+
     @model_validator(mode="after")
     def _check_roster(self) -> Self:
         if self.node.roster is not None and self.run.operator is None:

@@ -28,8 +28,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from seedflood.config import check_address
-from seedflood.errors import BindError, NotRunningError, PeerError, SeedfloodError, UsageError
+from seedflood.errors import NotRunningError, PeerError, SeedfloodError, UsageError
 from seedflood.identity import Identity, verify
+from seedflood.listening import listen_at
 from seedflood.transport import certificates
 
 PIN_BYTES = SECRET_BYTES = 16
@@ -91,16 +92,11 @@ class Invitation:
 
     async def wait(self, listen: str, seconds: float, show: Callable[[str], None]) -> bytes:
         """Listens, shows the code, and returns the public key of the host that has used it. Raises SeedfloodError."""
-        host, _, port = listen.rpartition(":")
+        own = listen_at(listen, "--listen")
+        server = await asyncio.start_server(self._serve, sock=own, ssl=self._context(), limit=LINE_BYTES_MAX)
         try:
-            server = await asyncio.start_server(
-                self._serve, host.strip("[]"), int(port), ssl=self._context(), limit=LINE_BYTES_MAX
-            )
-        except OSError as error:
-            raise BindError(f"cannot listen at {listen}: {error.strerror or error}.", address=listen) from None
-        try:
-            chosen = server.sockets[0].getsockname()[1]
-            code = Code(f"{host}:{chosen}", self._own.channel[:PIN_BYTES], self._secret)
+            address = f"{listen.rpartition(':')[0]}:{own.getsockname()[1]}"
+            code = Code(address, self._own.channel[:PIN_BYTES], self._secret)
             show(code.spelled())
             return await asyncio.wait_for(self._served, seconds)
         except TimeoutError:

@@ -26,6 +26,7 @@ from seedflood.host.enrolment import Enrolment
 from seedflood.host.modes import opener
 from seedflood.host.places import KEY_FILE, make_folder
 from seedflood.identity import Identity
+from seedflood.listening import listen_at
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
 from seedflood.operations.systemd import Notifier
@@ -43,6 +44,7 @@ def run_process(course: Course, reload: Callable[[], Course] | None = None) -> E
 
     reload: reads the settings again, for SIGHUP.
     """
+    garbage.exclude()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_Process(reload).serve(course))
 
@@ -50,12 +52,14 @@ def run_process(course: Course, reload: Callable[[], Course] | None = None) -> E
 async def start_daemon(stage: Stage) -> Daemon:
     """Loads key and model, opens the journal and the links. Raises SeedfloodError, and leaves nothing open then.
 
-    Probes and the page are served first, before the model is loaded.
+    Probes and the page are served first, before the model is loaded; and a port that is in use is told before that.
     """
     settings = stage.settings
     run = settings.run
     identity = _load_identity(stage)
     enrolment = Enrolment.open(settings, identity)
+    if address := settings.node.listen_address:
+        listen_at(address, "[node] listen").close()
     async with AsyncExitStack() as undo:
         console = await Console.open(settings, identity.origin)
         undo.push_async_callback(console.close)
@@ -93,12 +97,15 @@ class _Process:
     def __init__(self, reload: Callable[[], Course] | None) -> None:
         self._read_again = reload
         self._notifier = Notifier.from_environment()
+        self._course: Course = ()
         self._daemon: Daemon | None = None
         """None while a model is loaded."""
+        self._is_reload_due = False
         self._signals = 0
 
     async def serve(self, course: Course) -> ExitCode:
         loop, notifier = asyncio.get_running_loop(), self._notifier
+        self._course = course
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
@@ -107,17 +114,20 @@ class _Process:
         stage: Stage | None = current(course)
         try:
             while stage is not None:
-                stage = await self._serve_one(stage, course)
+                if (stage := await self._serve_one(stage)) is not None:
+                    garbage.release()
         finally:
             notifier.stop_watchdog()
         return ExitCode.OK
 
-    async def _serve_one(self, stage: Stage, course: Course) -> Stage | None:
+    async def _serve_one(self, stage: Stage) -> Stage | None:
         """Serves one run until it is over here or a signal ends it. Returns the next run if we go on; then nothing of
         this one is left in memory."""
         self._daemon = daemon = await start_daemon(stage)
         garbage.settle()
         self._notifier.ready()
+        if self._is_reload_due:
+            self._reload()
         try:
             await daemon.ended
         finally:
@@ -126,7 +136,7 @@ class _Process:
             await daemon.close()
         if daemon.handover.is_passed and not self._signals:
             self._daemon = None
-            return _following(course[stage.position + 1], daemon)
+            return _following(self._course[stage.position + 1], daemon)
         if daemon.result is None or (daemon.handover.is_wanted and not daemon.handover.is_passed):
             _log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
         if not daemon.is_compute_idle:
@@ -150,9 +160,14 @@ class _Process:
         self._daemon.drain()
 
     def _reload(self) -> None:
-        """Reads `[[peers]]` and the roster again, and makes a new certificate. All other settings need a restart."""
+        """Reads `[[peers]]` and the roster again, and makes a new certificate. All other settings need a restart, and
+        are named if they have changed."""
         daemon = self._daemon
-        if daemon is None or self._read_again is None:
+        if self._read_again is None:
+            return
+        self._is_reload_due = daemon is None
+        if daemon is None:
+            _log.info("settings are read again as soon as the model is loaded")
             return
         self._notifier.reloading()
         try:
@@ -166,6 +181,8 @@ class _Process:
                 daemon.enrol(roster)
             daemon.dial(addresses, settings.pins)
             daemon.credentials.renew()
+            if waiting := self._course[daemon.position].settings.changes_until_restart(settings):
+                daemon.hub.tell("other changes count after a restart only", "warning", settings=waiting)
             daemon.hub.tell("reloaded", peers=addresses)
         self._notifier.ready()
 

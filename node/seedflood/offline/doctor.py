@@ -17,10 +17,11 @@ from typing import Any, Literal, NamedTuple
 from rich.filesize import decimal
 
 from seedflood.config import Settings, Stage, check_course, current, load_course
-from seedflood.errors import DataError, ExitCode, ModelError, RouterError, SeedfloodError
+from seedflood.errors import BindError, DataError, ExitCode, ModelError, RouterError, SeedfloodError
 from seedflood.host.enrolment import Enrolment
 from seedflood.host.places import KEY_FILE, SNAPSHOTS_KEPT, is_held
 from seedflood.identity import Identity
+from seedflood.listening import listen_at
 from seedflood.transport.mapping import Router
 
 DIAL_SECONDS = 3.0
@@ -118,13 +119,11 @@ def _clock(stage: Stage) -> Check:
 def _port(address: str, state: Path) -> Check:
     if is_held(state):
         return Check("port", "ok", f"{address}: the node of this host runs")
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_server((host.strip("[]"), int(port)), family=_family(host)):
-            return Check("port", "ok", f"{address} is free")
-    except OSError as error:
-        text = f"cannot listen on {address} ({error.strerror}): stop what uses it, or choose another [node] listen."
-        return Check("port", "bad", text, ExitCode.UNAVAILABLE)
+        listen_at(address, "[node] listen").close()
+    except BindError as error:
+        return _bad("port", error)
+    return Check("port", "ok", f"{address} is free")
 
 
 def _router(port: int) -> Check:
@@ -133,10 +132,6 @@ def _router(port: int) -> Check:
         return Check("router", "ok", f"it answers to UPnP; others will reach this host at {Router(port).look()}")
     except RouterError as error:
         return Check("router", "note", str(error))
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if host.startswith("[") else socket.AF_INET
 
 
 def _peer(address: str) -> Check:

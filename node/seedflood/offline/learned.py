@@ -82,7 +82,10 @@ def evaluate_any(
         return rebuilt.trainer.evaluate(), rebuilt.steps
     rows = None if file is None else read_file(file).rows
     (base, steps), run = load(settings, has_state=has_state, adapter=adapter), settings.run
-    task = load_rows(run, settings.node, base) if rows is None else task_of_rows(read_as or run, base.tokenizer, rows)
+    if rows is None:
+        task = load_rows(run, settings.node, base)
+    else:
+        task = task_of_rows(read_as or run, base.tokenizer, rows, base.causal.vocabulary_size)
     return evaluate(base.causal, task), steps
 
 

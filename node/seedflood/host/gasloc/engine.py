@@ -185,7 +185,7 @@ class GaslocEngine(Engine):
     def result(self) -> dict[str, Any]:
         """tokens, seconds and bytes: since the process began."""
         exchange, carrier = self.node.gasloc.exchange, self.node.gasloc.carrier
-        choice = self.node.gasloc.choice
+        choice = self.node.gasloc.agreement.choice
         return {
             **self.report.figures(),
             "digest": self._results.digest.hex(),

@@ -29,8 +29,7 @@ from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.packing import packed_bytes_max
-from seedflood.protocol.seedflood.epochs import EPOCH_BYTES_MAX
+from seedflood.protocol.seedflood.epochs import sum_bytes_max
 from seedflood.protocol.seedflood.form import Form, unpack_form
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
@@ -106,7 +105,7 @@ class RelayEngine(Engine):
     @property
     def frame_bytes_max(self) -> int:
         """How large an epoch is, a neighbour has told: what is kept of one follows from what the wire carries."""
-        return packed_bytes_max(min(self._rules.epoch_bytes, EPOCH_BYTES_MAX))
+        return sum_bytes_max(self._rules)
 
     def assemble(self, shell: Shell, member: Member) -> None:
         self._shell = shell

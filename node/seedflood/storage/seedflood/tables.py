@@ -190,7 +190,8 @@ class Bundles:
         ]
 
     def missing(self, held: Frontier, limit: int, first: int = 0, last: int = STEP_MAX) -> Iterator[list[Bundle]]:
-        """The bundles of the steps first..last that are not held, per origin by step, in batches of up to `limit`.
+        """The bundles of the steps first..last that are not held, per origin by step, in batches of up to `limit`. One
+        of which only the skipped steps are not held belongs to them: it may contradict what the asker has.
 
         After LOOKS_MAX reads a batch comes even if it is not full or empty, so that the caller can serve others
         meanwhile.
@@ -211,9 +212,11 @@ class Bundles:
         """The bundles of an origin's steps first..last that are not held, by step: a list for each read."""
         step, count = held.next_lacking(origin, first), FIRST_STRANDS
         while step <= last and (page := self._page(origin, step, last, count)):
-            wanted = [row for row in page if row[_END] >= step and not held.holds(origin, row[_STEP], row[_END])]
+            begins = [step, *(row[_END] + 1 for row in page)]  # the first bundle of a strand may skip what is before it
+            spans = zip(map(min, begins, (row[_STEP] for row in page)), page, strict=False)
+            wanted = [row for begin, row in spans if row[_END] >= step and not held.holds(origin, begin, row[_END])]
             there = [one for one in self._decode(wanted) if one.last >= step and first <= one.step <= last]
-            yield [one for one in there if not held.holds(origin, one.step, one.last)]
+            yield [one for one in there if not held.holds(*one.span)]
             if len(page) < count:
                 return
             step = held.next_lacking(origin, page[-1][_END] + 1)
