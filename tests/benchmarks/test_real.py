@@ -101,7 +101,7 @@ def test_a_line_that_was_not_finished_is_told_as_far_as_it_is(tmp_path):
 def test_what_has_been_measured_is_not_measured_again(tmp_path, monkeypatch):
     measured = []
 
-    def measure(cell, data):
+    def measure(cell, data, device):
         measured.append(cell)
         if len(measured) == 2:
             raise RuntimeError("killed")
@@ -110,7 +110,17 @@ def test_what_has_been_measured_is_not_measured_again(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_measure", measure)
     results = Results(tmp_path)
     with pytest.raises(RuntimeError):
-        command._measure_all(cells("rank-5", BASE, results), tmp_path, results)
+        command._measure_all(cells("rank-5", BASE, results), tmp_path, results, "cpu")
     again = Results(tmp_path)
-    command._measure_all(cells("rank-5", BASE, again), tmp_path, again)
+    command._measure_all(cells("rank-5", BASE, again), tmp_path, again, "cpu")
     assert [cell.seed for cell in measured] == [1, 2, 2, 3]
+
+
+def test_what_was_measured_on_a_gpu_has_no_seconds_of_a_processor(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.daemons, "measure", lambda cell, data, device: made_up(cell))
+    results = Results(tmp_path)
+    command._measure_all(cells("rank-5", BASE, results), tmp_path, results, "cuda")
+    write_report({"sst2": BASE}, results, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "| rank-5 | 0.800 | 0.500 | 4 (4 to 12) | - | 24 | 3 |" in text
+    assert "sst2-seconds.svg" not in text

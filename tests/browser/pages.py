@@ -13,6 +13,9 @@ WAIT_SECONDS_MAX = 180.0
 
 PHONE, DESK = 390, 1440
 
+CUT_OFF = "net::ERR_NETWORK_CHANGED"
+"""Chromium drops what it is loading when an interface of this machine comes or goes, as those of containers do."""
+
 READ_CLIPPED = """
     const scrolls = (element) => getComputedStyle(element).textOverflow !== "ellipsis";
     const isWide = (element) => element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1;
@@ -84,13 +87,19 @@ class Page:
     def __init__(self, browser: Chrome, folder: Path) -> None:
         self._browser = browser
         self._folder = folder
+        self._complaints: list[str] = []
 
     def open(self, address: str, *, theme: str = "light", width: int = DESK) -> None:
         self._command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         self._command(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
         )
-        self._browser.get(f"http://{address}/")
+        while True:
+            self._browser.get(f"http://{address}/")
+            complaints = self._hear()
+            if not any(CUT_OFF in complaint for complaint in complaints):
+                break
+        self._complaints += complaints
 
     def read(self, script: str) -> Any:
         return self._browser.execute_script(script)
@@ -132,6 +141,11 @@ class Page:
 
     def console(self) -> list[str]:
         """What the browser complained of since this was last asked."""
+        complaints = [*self._complaints, *self._hear()]
+        self._complaints.clear()
+        return [complaint for complaint in complaints if CUT_OFF not in complaint]
+
+    def _hear(self) -> list[str]:
         return [f"{entry['level']}: {entry['message']}" for entry in self._browser.get_log("browser")]  # type: ignore[no-untyped-call]
 
     def busy_seconds(self) -> float:

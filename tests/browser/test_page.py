@@ -6,7 +6,7 @@ import pytest
 from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, READ_MOVED_BY_LONG_FIGURES, WATCH_SHIFTS, Page
 from processes import Host, Hosts, ring
 
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 from seedflood.operations.server import STATIC_FOLDER
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -29,7 +29,7 @@ def address(host: Host) -> str:
 
 def test_a_node_that_dies_is_said_to_be_unreachable_until_it_answers_again(few_hosts: Hosts, page: Page):
     (host,) = few_hosts.make(1, [], {"steps": 1_000_000, "clients": 1})
-    fixed = ("--set", f"node.http=127.0.0.1:{free_ports(1)[0]}")
+    fixed = ("--set", f"node.http=127.0.0.1:{reserve_ports(1)[0]}")
     page.open(address(host.start(*fixed)))
     page.wait_until(lambda page: page.step >= 3, "step 3")
     assert not page.read("return document.getElementById('banner').checkVisibility()")

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from containers import Container, docker, run_command, run_seedflood, said_in
+
+from seedflood.cluster.ports import reserve_ports
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
@@ -27,7 +28,7 @@ class Cluster:
     def __init__(self, folder: Path, files: tuple[str, ...]) -> None:
         self.project = f"seedflood-test-{os.getpid()}"
         self._files = [word for file in files for word in ("--file", str(folder / file))]
-        self.http_port = free_port()
+        self.http_port = reserve_ports(1)[0]
         told = {"COMPOSE_PROJECT_NAME": self.project, "HTTP_PORT": str(self.http_port)}
         self._environment = {**os.environ, **told, "RUN_AS": f"{os.getuid()}:{os.getgid()}"}
         is_v2 = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
@@ -69,13 +70,6 @@ def tour(image: str) -> Iterator[Cluster]:
     made = Cluster(FOLDER, TOUR)
     yield made
     made.down()
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 def test_a_cluster_ends_right_though_one_node_is_killed_and_another_one_loses_its_network(cluster: Cluster):

@@ -18,7 +18,7 @@ import pytest
 from forks import ForkedNode
 from networks import inside
 
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, Settings, load_settings, spell
 from seedflood.host.places import JOURNAL_FILE
 
@@ -215,7 +215,7 @@ class Hosts:
     ) -> list[Host]:
         """addresses, spaces: where they listen, in which network namespaces; default: ports of this machine.
         tls: `[tls]`."""
-        addresses = addresses or [f"127.0.0.1:{port}" for port in free_ports(count)]
+        addresses = addresses or [f"127.0.0.1:{port}" for port in reserve_ports(count)]
         for k in range(count):
             folder = self.folder / f"h{k}"
             folder.mkdir()

@@ -6,8 +6,8 @@ from processes import Host, Hosts, ring
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
-STEPS, PERIOD = 400, 40
-GRADIENT = {"steps": 160, "refresh_period": 16, "estimate": "gradient"}
+STEPS, PERIOD = 200, 20
+GRADIENT = {"steps": 96, "refresh_period": 12, "estimate": "gradient"}
 """Told by all coefficients; Adam makes increments of them."""
 
 
@@ -67,7 +67,7 @@ def test_nodes_that_take_turns_lose_nothing_when_one_is_killed_or_all(hosts: Hos
 
 
 def test_a_node_killed_while_it_catches_up_catches_up_in_its_next_life(hosts: Hosts):
-    a, b, c = made = hosts.make(3, ring(3), {"steps": STEPS, "refresh_period": PERIOD, "window": "bounded"})
+    a, b, c = made = hosts.make(3, ring(3), {"steps": 400, "refresh_period": 40, "window": "bounded"})
     ledger = Ledger(a)
     for host in made:
         host.start()

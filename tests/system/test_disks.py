@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 PATH = [(0, 1), (1, 2)]
 Spoil = Callable[[Path], None]
-RUN = {"steps": 300, "refresh_period": 40}
+RUN = {"steps": 160, "refresh_period": 24}
 GRADIENT = {"estimate": "gradient", "steps": 120, "refresh_period": 16}
 """By Adam, in strict windows."""
 

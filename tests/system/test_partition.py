@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(hosts: Hosts, network: Network):
-    made = hosts.make(4, ring(4), {"steps": 150}, **network.attach_two_and_two())
+    made = hosts.make(4, ring(4), {"steps": 80}, **network.attach_two_and_two())
     for host in made:
         host.start()
     made[0].wait_for("progress", step=30)
@@ -18,7 +18,7 @@ def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(
         host.wait_until_cut_off()
     network.heal()
     finish(made)
-    assert {one.updates for one in check_replays(made)} == {4 * 150}
+    assert {one.updates for one in check_replays(made)} == {4 * 80}
 
 
 def test_in_bounded_windows_both_halves_go_on_and_have_the_same_in_the_end(hosts: Hosts, network: Network):

@@ -50,6 +50,29 @@ def test_sighup_dials_the_peers_that_are_in_the_file_now(hosts):
     assert a.result()["digest"] == b.result()["digest"]
 
 
+def test_sighup_while_loading_is_heard_when_the_model_is_loaded(hosts):
+    (a,) = hosts.make(1, [], {"steps": 10}, {"then": "serve"})
+    a.start().wait_for("loading")
+    file = a.folder / "peers.toml"
+    file.write_text(file.read_text() + '\n[[peers]]\naddress = "127.0.0.1:1"\n')
+    a.signal(signal.SIGHUP)
+    assert a.wait_for("reloaded")["peers"] == ["127.0.0.1:1"]
+    a.signal(signal.SIGTERM)
+    assert a.end() == ExitCode.OK
+
+
+def test_sighup_names_the_changes_that_wait_for_a_restart(hosts):
+    (a,) = hosts.make(1, [], {"steps": 10}, {"then": "serve"})
+    a.start().wait_for("finished")
+    file = a.folder / "peers.toml"
+    file.write_text(file.read_text().replace("steps = 10", "steps = 11") + '\n[[peers]]\naddress = "127.0.0.1:1"\n')
+    a.signal(signal.SIGHUP)
+    assert a.wait_for("other changes count after a restart only")["settings"] == ["run.steps"]
+    assert a.wait_for("reloaded")["peers"] == ["127.0.0.1:1"]
+    a.signal(signal.SIGTERM)
+    assert a.end() == ExitCode.OK
+
+
 def test_sigterm_while_loading_ends_the_node_at_once(hosts):
     (a,) = hosts.make(1, [], {"steps": 10})
     a.start().wait_for("loading")
@@ -98,6 +121,7 @@ def test_a_used_port_is_told_with_its_exit_code(hosts):
         other.listen()
         a.start("--listen", f"127.0.0.1:{other.getsockname()[1]}")
         assert a.end() == ExitCode.UNAVAILABLE
+        assert not a.has_said("loading")
     assert "in use" in a.last_words
 
 

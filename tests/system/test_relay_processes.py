@@ -19,7 +19,7 @@ from networks import BLOCK, OVERLAY_MTU, PORT, Network
 from processes import RUN, Host, Hosts
 
 from benchmarks.server import without
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, spell
 
 pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
@@ -96,7 +96,7 @@ def mebibytes(host: Host) -> float:
 
 
 def free_address() -> str:
-    return f"127.0.0.1:{free_ports(1)[0]}"
+    return f"127.0.0.1:{reserve_ports(1)[0]}"
 
 
 def test_a_relay_needs_nothing_that_training_needs_and_ends_with_the_hosts(hosts: Hosts):
