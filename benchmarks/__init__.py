@@ -2,3 +2,5 @@
 
 `make bench` runs all, `python -m benchmarks NAME --json` one. Dated results stand in RESULTS.md, failed tries too.
 """
+
+import seedflood.training  # noqa: F401  # before PyTorch: its threads wait as those of daemons do

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.measure import Metric, make_metric
 from benchmarks.processes import Cluster, NodeProcess
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, load_settings
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.protocol.seedflood.messages import Bundle
@@ -31,7 +31,7 @@ WAIT_SECONDS_MAX = 3600.0
 
 def run() -> dict[str, Metric]:
     with TemporaryDirectory(prefix="seedflood-opening-") as home:
-        (port,) = free_ports(1)
+        (port,) = reserve_ports(1)
         settings = {"clients": ORIGINS, "steps": 1 + BUNDLES // ORIGINS, "window": "bounded"}
         with Cluster(Path(home), 1, (), run=settings, node={"http": f"127.0.0.1:{port}"}) as cluster:
             (node,) = cluster.nodes

@@ -23,7 +23,7 @@ from benchmarks.course import Exercise, first_below, follow
 from benchmarks.delay import DelayedLinks
 from benchmarks.measure import Metric, make_metric, shared_folder
 from benchmarks.processes import Cluster, NodeProcess, moment, ring
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 
 LINK_SECONDS = 0.1
 RINGS = (4, 8)
@@ -99,7 +99,7 @@ def pace(shared: Path, nodes: int, settings: Run, rounds: int = ROUNDS) -> Pace:
     run = {**_task(shared), **settings, "clients": nodes, "steps": steps, "refresh_period": steps}
     node = {"data": str(shared / "data" / "sst2"), "progress_seconds": 0.0}
     edges = ring(nodes)
-    ports = free_ports(len(edges))
+    ports = reserve_ports(len(edges))
     with TemporaryDirectory(prefix="seedflood-overlap-") as home:
         cluster = Cluster(Path(home), nodes, edges, run=run, node=node, through=dict(zip(edges, ports, strict=True)))
         targets = {port: cluster.ports[b] for port, (_, b) in zip(ports, edges, strict=True)}

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, spell
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -125,7 +125,7 @@ class Cluster:
         No node is started before it is told so.
         through: the ports that are dialled in place of the listening ones, by edge: those of a proxy.
         """
-        self.ports = ports = free_ports(nodes)
+        self.ports = ports = reserve_ports(nodes)
         each = node if isinstance(node, Sequence) else [node or {}] * nodes
         self.nodes: list[NodeProcess] = []
         for k in range(nodes):

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.delay import DelayedLinks
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from benchmarks.processes import Cluster, Facts, NodeProcess, moment, ring
-from seedflood.cluster.ports import free_ports
+from seedflood.cluster.ports import reserve_ports
 from seedflood.cluster.topology import make_topology
 from seedflood.training.files import TRAIN_FILE, VALIDATION_FILE
 from seedflood.training.sources import read_data
@@ -123,7 +123,7 @@ def follow(name: str, seed: int, *, is_killed: bool = False, is_slow: bool = Fal
             "progress_seconds": 0.0,
         }
         edges = make_topology("complete", HOSTS) if name == "diloco" else ring(HOSTS)
-        ports = free_ports(len(edges)) if is_slow else []
+        ports = reserve_ports(len(edges)) if is_slow else []
         through = dict(zip(edges, ports, strict=True)) if is_slow else None
         cluster = Cluster(Path(home), HOSTS, edges, run=settings, node=node, through=through)
         if is_slow:

@@ -1,8 +1,9 @@
 """`python -m benchmarks.real`: see the package."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,8 @@ from study.cell import Cell, Result
 from study.methods.clients import use_one_thread
 from study.results import Results, alone
 from study.rows import split
+
+CPU = "cpu"
 
 
 def main(
@@ -31,6 +34,7 @@ def main(
         bool, typer.Option("--report-only", help="Write the report of what has been measured, and measure nothing.")
     ] = False,
     task: Annotated[list[str] | None, typer.Option(help=f"{', '.join(EXERCISES)} (default: all); repeatable.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda; seconds are measured on the first alone.")] = CPU,
     line: Annotated[list[str] | None, typer.Option(help=f"{', '.join(LINES)} (default: all); repeatable.")] = None,
 ) -> None:
     """Measures what is left, and writes the report of what there is."""
@@ -44,22 +48,28 @@ def main(
             rows = split(ObjectiveSettings(task=exercise.task), str(data / name), exercise.rows, out / "rows")
             bases[name] = base_cell(exercise, str(folder), rows.digest)
             for one in () if report_only else line or LINES:
-                _measure_all(cells(one, bases[name], results), rows.final, results)
+                _measure_all(cells(one, bases[name], results), rows.final, results, device)
         write_report(bases, results, report or out / "real.md")
 
 
-def _measure_all(cells_: Iterable[Cell], data: Path, results: Results) -> None:
+def _measure_all(cells_: Iterable[Cell], data: Path, results: Results, device: str) -> None:
     """What has no result yet."""
     for cell in cells_:
         if cell not in results:
-            result = _measure(cell, data)
+            result = _measure(cell, data, device)
             results.add(result)
             _tell(result)
 
 
-def _measure(cell: Cell, data: Path) -> Result:
+def _measure(cell: Cell, data: Path, device: str) -> Result:
     measure = daemons.measure if cell.method in daemons.ESTIMATES else yardsticks.measure
-    return measure(cell, data)
+    result = measure(cell, data, device)
+    return result if device == CPU else replace(result, course=tuple(map(_without_seconds, result.course)))
+
+
+def _without_seconds(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Processor time tells nothing of a GPU."""
+    return {name: figure for name, figure in point.items() if not name.endswith("_seconds")}
 
 
 def _tell(result: Result) -> None:

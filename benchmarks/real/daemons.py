@@ -24,11 +24,11 @@ ESTIMATES = {"coefficients": "gradient", "seedflood": "two-sided"}
 WAIT_SECONDS_MAX = 3600.0
 
 
-def measure(cell: Cell, data: Path) -> Result:
-    """data: the folder of the rows. Raises RuntimeError if a daemon ends."""
+def measure(cell: Cell, data: Path, device: str) -> Result:
+    """data: the folder of the rows. Weights are float32 on any device. Raises RuntimeError if a daemon ends."""
     began = time.monotonic()
     every = cell.steps // cell.points
-    node = {"data": str(data), "device": "cpu", "progress_seconds": 0.0}
+    node = {"data": str(data), "device": device, "dtype": "float32", "progress_seconds": 0.0}
     evaluating = {"evaluate_every": every, "evaluate_examples": exercise_of(cell.task).rows.test}
     with TemporaryDirectory(prefix="seedflood-real-") as home:
         edges = make_topology(cell.topology, cell.clients, seed=cell.seed)

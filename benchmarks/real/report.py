@@ -29,7 +29,8 @@ seeds, with the least and the most in parentheses, on test rows. *base* is the m
 with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: real daemons over loopback at
 their defaults, with all bytes that they send. AdamW, LoRA (rank 8) and DiLoCo are in one process, with as many rows in
 a step. Of each, three learning rates were tried with the first seed, and the best one was kept. AdamW and LoRA train
-one model with all rows, and send nothing. Seconds are processor time of one host, without loading and evaluation.
+one model with all rows, and send nothing. Weights are float32. Seconds are processor time of one host, without loading
+and evaluation; what was measured on a GPU has none.
 """
 
 
@@ -42,7 +43,9 @@ class Line:
 
     def spell(self, figure: str, form: str, per: int = 1) -> str:
         """Of the ends of all courses: the median over the seeds, with the least and the most. per: divides them."""
-        values = sorted(result.course[-1][figure] / per for result in self.results)
+        values = sorted(end[figure] / per for result in self.results if figure in (end := result.course[-1]))
+        if not values:
+            return "-"
         middle, low, high = (f"{value:{form}}" for value in (median(values), values[0], values[-1]))
         return middle if low == high else f"{middle} ({low} to {high})"
 
@@ -84,9 +87,10 @@ def write_report(bases: Mapping[str, Cell], results: Results, path: Path) -> Non
         if lines := list(lines_of(base, results)):
             text += f"\n## {EXERCISES[name].title}\n\n{_table(lines)}"
             for axis in AXES:
-                picture = figures / f"{name}-{axis.partition('_')[2]}.svg"
-                _draw(name, [line for line in lines if line.name != BASE], axis, picture)
-                text += f"\n![{name}: loss against {AXES[axis]}]({picture.relative_to(path.parent)})\n"
+                if drawn := [line for line in lines if line.name != BASE and axis in line.course[-1]]:
+                    picture = figures / f"{name}-{axis.partition('_')[2]}.svg"
+                    _draw(name, drawn, axis, picture)
+                    text += f"\n![{name}: loss against {AXES[axis]}]({picture.relative_to(path.parent)})\n"
     durable.write(path, text.encode(), mode=0o644)
 
 

@@ -21,11 +21,11 @@ from study.methods.clients import Clients
 from study.methods.method import Cost, Graph, Method, Problem
 
 
-def measure(cell: Cell, data: Path) -> Result:
-    """data: the folder of the rows. Raises ConfigError, ModelError or DataError."""
+def measure(cell: Cell, data: Path, device: str) -> Result:
+    """data: the folder of the rows. Weights are float32 on any device. Raises ConfigError, ModelError or DataError."""
     began = time.monotonic()
     with TemporaryDirectory(prefix="seedflood-real-") as home:
-        problem = _problem(cell, NodeSettings(data=str(data), state=Path(home), device="cpu"))
+        problem = _problem(cell, NodeSettings(data=str(data), state=Path(home), device=device, dtype="float32"))
         course = _base_model(problem) if cell.method == "none" else _course(cell, problem)
     return Result(cell, commit(), time.monotonic() - began, tuple(course), None)
 
