@@ -5,7 +5,7 @@ from origins import A, B, C, D
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.donors import Donors
+from seedflood.protocol.seedflood.donors import TURN_PERIODS, Donors
 from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, FrontierDigest
 
 LACKING = Frontier([A.held(3)])
@@ -189,6 +189,32 @@ def test_the_parts_of_a_sum_that_was_of_use_are_forgotten():
         donors.retry()
         assert donors.next_donor(LACKING) is None
         donors.progressed(B.id, LACKING)
+
+
+def drip(donors, periods):
+    """All who are asked bring something in each of these periods, and never end. Returns who was asked, and when."""
+    asked = {}
+    for period in range(periods):
+        if (peer := donors.next_donor(LACKING)) is not None:
+            asked[peer] = period
+        for one in asked:
+            donors.progressed(one, LACKING)
+        donors.retry()
+    return asked
+
+
+def test_a_donor_that_drips_gives_way_and_all_who_drip_get_twice_as_long_each_time():
+    """What is live counts as an answer, so a liar need not even answer."""
+    asked = drip(make_donors(B, C, D, goal=FULL.held()), 4 * TURN_PERIODS)
+    assert asked == {B.id: 0, C.id: TURN_PERIODS, D.id: 3 * TURN_PERIODS}
+
+
+def test_a_donor_keeps_its_turn_for_ever_while_nobody_else_has_anything():
+    donors = make_donors(B, goal=FULL.held())
+    donors.connect(C.id, LACKING.held(), LACKING)
+    donors.has_pulled = True  # so that nobody is asked for its standing
+    assert drip(donors, 4 * TURN_PERIODS) == {B.id: 0}
+    assert donors.donor == B.id
 
 
 def test_a_donor_that_gave_way_is_not_asked_again_before_its_pull_has_ended():

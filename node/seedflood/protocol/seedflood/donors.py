@@ -13,7 +13,10 @@ own last digest does not compare everything: the next digest comes soon.
 
 A node pulls from one donor at a time, because two of them would mostly send the same. It asks the next one when the
 pull has ended, has broken off, or has brought nothing for a whole comparison period. Parts of a sum count as something,
-but no more of them in a row than a sum has: else a liar could hold its turn, and all repair, by parts without end.
+but no more of them in a row than a sum has: else a liar could hold its turn, and all repair, by parts without end. It
+could as well by a bundle now and then, or by live ones alone, which look like those of an answer. So a pull that is
+under way for long also gives way, if another neighbour has something; the pulls together get twice as long each time,
+so that those over slow links are rarely doubled.
 """
 
 from dataclasses import dataclass
@@ -24,6 +27,10 @@ from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, FrontierDige
 
 SETTLED_ROUNDS = 2
 """A digest of a moving run leaves out the open round and the one before: neighbours are at most one round apart."""
+
+
+TURN_PERIODS = 32
+"""For how many comparison periods a donor keeps its turn, whatever it brings: 64 seconds."""
 
 
 class _Goal:
@@ -46,9 +53,9 @@ class _Comparison:
     """What we know of one linked neighbour, and want from it.
 
     goal: None once it was reached. is_goal_wanted: a pull for the goal is to be begun. is_wanted: a pull is to be begun
-    whatever the goal. is_stalled: the pull has brought nothing for a comparison period. has_given: something came since
-    the last `retry`. parts: of sums, since something new came. said: its last digest. members_differ: how often in a
-    row it knew other statements.
+    whatever the goal. is_stalled: the pull has brought nothing for a comparison period, or goes on for too many.
+    has_given: something came since the last `retry`. periods: since the pull began. parts: of sums, since something new
+    came. said: its last digest. members_differ: how often in a row it knew other statements.
     """
 
     goal: _Goal | None
@@ -57,9 +64,14 @@ class _Comparison:
     is_pulling: bool = False
     is_stalled: bool = False
     has_given: bool = False
+    periods: int = 0
     parts: int = 0
     said: FrontierDigest | None = None
     members_differ: int = 0
+
+    def begin(self) -> None:
+        self.periods = self.periods if self.is_pulling else 0
+        self.is_pulling = self.has_given = True
 
 
 class Donors:
@@ -134,18 +146,24 @@ class Donors:
                 self.has_pulled = True
 
     def retry(self) -> None:
-        """Once per comparison period: wants again what a broken pull did not bring; a pull that stands still gives way
-        to another."""
-        for comparison in self._peers.values():
-            comparison.is_stalled = comparison.is_pulling and not comparison.has_given
-            comparison.has_given = False
-            comparison.is_goal_wanted = True
-            comparison.is_wanted = comparison.is_wanted or not self.has_pulled
+        """Once per comparison period: wants again what a broken pull did not bring; a pull that stands still, or goes
+        on while another neighbour waits for its turn, gives way to another."""
+        comparisons = self._peers.values()
+        for one in comparisons:
+            one.is_goal_wanted = True
+            one.is_wanted = one.is_wanted or not self.has_pulled
+        is_any_waiting = any(not one.is_pulling and (one.is_wanted or one.goal is not None) for one in comparisons)
+        turn = (TURN_PERIODS << sum(one.is_pulling for one in comparisons)) // 2
+        for one in comparisons:
+            one.periods += 1
+            is_over = is_any_waiting and one.periods >= turn
+            one.is_stalled = one.is_pulling and (is_over or not one.has_given)
+            one.has_given = False
 
     def ask(self, peer: OriginId) -> None:
         """Another part asks the peer for something now."""
         if (comparison := self._peers.get(peer)) is not None:
-            comparison.is_pulling = comparison.has_given = True
+            comparison.begin()
 
     def ask_next(self) -> OriginId:
         """Another part asks some neighbour for something now; the next time it is another one."""
@@ -184,7 +202,7 @@ class Donors:
             is_wanted = comparison.is_wanted or (comparison.is_goal_wanted and not self._look(peer, frontier))
             if comparison.is_pulling or not is_wanted:
                 continue
-            comparison.is_pulling = comparison.has_given = True
+            comparison.begin()
             comparison.is_wanted = comparison.is_goal_wanted = False
             # The next pull goes to another one, if there is a choice.
             self._peers[peer] = self._peers.pop(peer)
