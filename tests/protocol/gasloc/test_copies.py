@@ -140,6 +140,32 @@ def test_who_crawls_loses_its_place_though_it_asks_again_and_again():
     assert late.adopted == 1
 
 
+def test_who_wants_something_else_and_then_the_same_again_gets_no_fresh_place_for_it():
+    world, (donor, *liars) = make_world(COPY_BYTES, *[0] * PLACES)
+    late = world.add(500)
+    for liar in liars:
+        take_slowly(world, donor, liar)
+        ask_by_turns(world, donor, liar)
+    world.run(1)
+    world.plan(late, donor)
+    world.run(60, until=lambda: late.adopted)
+    assert late.adopted == 1
+
+
+def ask_by_turns(world, donor, liar):
+    """Whenever its place would soon be lost, it wants what nobody has, and then a copy again."""
+
+    def hear(wanted):
+        donor.do(lambda now: donor.node.received(liar.origin, Opaque(encode(Want(wanted))), now))
+
+    def lie():
+        hear(b"none" * 8)
+        hear(NEWEST)
+        world.at(world.now + 5.0, lie)
+
+    world.at(world.now + 5.0, lie)
+
+
 def test_who_rests_at_the_end_takes_no_place_of_those_who_took_nothing_yet():
     """It rests from the replica that it was offered, and not from the one that takes its place."""
     world, (donor, other, *crowd) = make_world(*[0] * (RESTING_PLACES + 2))

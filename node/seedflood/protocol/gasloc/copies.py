@@ -272,7 +272,7 @@ class Serve:
     def wanted(self, peer: OriginId, wanted: bytes, now: float, *, can_serve: bool) -> None:
         place = self._places.get(peer)
         if place is not None and place.wanted != wanted:
-            self._free([peer])
+            self._rest(peer, now)
             place = None
         if place is not None:
             if place.offer is not None:
@@ -311,11 +311,14 @@ class Serve:
                 continue
             watch.look(sending.taken, now)
             if sending.is_done or now >= watch.until:
-                self._rest_until[peer] = now + REST_FACTOR * (now - place.since)
-                self._free([peer])
+                self._rest(peer, now)
 
     def wake_at(self) -> float:
         return min((one.watch.until for one in self._places.values() if one.watch is not None), default=float("inf"))
+
+    def _rest(self, peer: OriginId, now: float) -> None:
+        self._rest_until[peer] = now + REST_FACTOR * (now - self._places[peer].since)
+        self._free([peer])
 
     def _free(self, peers: Iterable[OriginId]) -> None:
         for peer in list(peers):
