@@ -106,6 +106,7 @@ BOUNDS: dict[str, Bound] = {
     "Pending._lasts": _bundles,
     "Donors._peers": linked,
     "Donors.reached": origins,
+    "Voting._answered": lambda node: _epochs(node) * origins(node),
     "Voting._disputed": _epochs,
     "Voting._objections": origins,
     "Voting._told": _epochs,

@@ -395,6 +395,15 @@ def test_who_tells_its_own_vote_again_is_told_those_of_others_and_nobody_else_is
     assert sent(hear(node, C, Votes((first,))), C, Votes) == []
 
 
+def test_who_tells_its_own_vote_again_and_again_is_answered_no_more_often_than_honest_hosts_ask():
+    node = linked(B, C, clients=3, refresh_period=PERIOD)
+    first, other = B.vote(FIRST), C.vote(FIRST)
+    hear(node, B, Votes((first,)))
+    hear(node, C, Votes((other,)))
+    answers = [sent(hear(node, B, Votes((first,)), at), B, Votes) for at in (0.0, 0.002, 3.9, 4.0, 4.1)]
+    assert [bool(one) for one in answers] == [True, False, False, True, False]
+
+
 def told_overdue(node, *seconds):
     told = [event for second in seconds for event in tick(node, second).events]
     return [event.facts for event in told if event.name == "an epoch is not compacted"]

@@ -65,6 +65,8 @@ class Voting:
         """Of the roster when certificates were looked for last."""
         self._waiting: list[int] = []
         self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
+        self._answered: dict[tuple[OriginId, int], float] = {}
+        """By neighbour and epoch, of those that it was told just now: until when it is not told them again."""
         self._disputed: dict[int, float] = {}
         """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
         self._objections: dict[OriginId, int] = {}
@@ -117,11 +119,19 @@ class Voting:
             self._is_changed, self._counted = True, None
             self._presence.neighbours.gather(news, peer)
         elif all(vote.origin == peer for vote in votes):
-            known = [vote for epoch in {vote.epoch for vote in votes} for vote in certificates.votes_on(epoch)]
-            if known:
-                self._outbox.send(peer, Votes(tuple(known)))
+            self._answer(peer, {vote.epoch for vote in votes}, now)
         for epoch in sorted({vote.epoch for vote in news}):
             self._compare(epoch, now)
+
+    def _answer(self, peer: OriginId, epochs: Iterable[int], now: float) -> None:
+        """Tells a neighbour all votes on these epochs, but none so soon again: an answer is much longer than the
+        question."""
+        recent = {key: until for key, until in self._answered.items() if until > now}
+        known = [(epoch, self._certificates.votes_on(epoch)) for epoch in epochs if (peer, epoch) not in recent]
+        told = {(peer, epoch): now + ASK_SECONDS_MIN for epoch, votes in known if votes}
+        self._answered = recent | told
+        if told:
+            self._outbox.send(peer, Votes(tuple(vote for _, votes in known for vote in votes)))
 
     def gathered(self, peer: OriginId) -> Iterator[Votes]:
         """Takes the votes that are to be passed on to a neighbour; those that say the same stand together."""
