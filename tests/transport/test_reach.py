@@ -117,3 +117,26 @@ async def test_an_address_is_not_tried_more_often_by_coming_again(make_node, mon
         await a.until(lambda: b.origin in a.linked)
         assert await seen(a, b) == Seen(a.address, False)
     assert tried == [a.address]
+
+
+async def test_nothing_waits_to_look_back_at_a_link_that_has_ended_and_its_attempt_counts(
+    make_node, pauses: list[float], monkeypatch
+) -> None:
+    """Else who links again and again, from addresses where nobody answers, has us keep all of these links."""
+    tried: list[str] = []
+
+    async def hang(_, address: str, key: bytes) -> bool:
+        tried.append(address)
+        await asyncio.sleep(3600)
+        return False
+
+    monkeypatch.setattr("seedflood.transport.reach.LookBack._answers", hang)
+    pauses += [0.01] * 2
+    a, b = await pair(make_node)
+    for _ in range(5):
+        a.links.drop(b.origin, "to come again")
+        await b.until(lambda: a.origin not in b.linked)
+        await b.until(lambda: a.origin in b.linked)
+        await a.until(lambda: b.origin in a.linked)
+        assert len(b.links.look_back.tasks) <= 1
+    assert tried == [a.address] * 3

@@ -337,8 +337,11 @@ class Links:
             if is_outlived(hello, self._links.get(hello.member.origin)):
                 await self._introduce(ours, stream, context)
             link = self._admit(hello, ours, stream)
-            self.look_back.begin(link, stream.listen_port)
-            await self._serve(link)
+            look = self.look_back.begin(link, stream.listen_port)
+            try:
+                await self._serve(link)
+            finally:
+                look.cancel()
             await link.finish_writing()
             if link.error is not None:
                 raise link.error

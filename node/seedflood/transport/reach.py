@@ -54,11 +54,13 @@ class LookBack:
         """By host, the oldest first."""
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, link: Link, port: int) -> None:
-        """Of a link that the peer has dialled, who says that it listens at this port; 0: nowhere."""
+    def begin(self, link: Link, port: int) -> asyncio.Task[None]:
+        """Of a link that the peer has dialled, who says that it listens at this port; 0: nowhere. To be cancelled when
+        the link ends: else who links again and again would have us keep links that wait for their turn."""
         task = asyncio.create_task(self._look(link, port), name="look back")
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
     async def close(self) -> None:
         for task in self.tasks:
@@ -67,7 +69,8 @@ class LookBack:
 
     async def _look(self, link: Link, port: int) -> None:
         for pause in PAUSES:
-            if await _ends(link, pause) or (seen := await self._see(link, port)) is None:
+            await asyncio.sleep(pause)
+            if (seen := await self._see(link, port)) is None:
                 return
             link.looked_back = seen.is_reachable
             link.send(seen)
@@ -89,8 +92,8 @@ class LookBack:
             if is_crowded or (made.seen.address, made.key) != (address, key):
                 return None
             if not made.seen.is_reachable and made.tries < len(PAUSES):
-                made = made._replace(tries=made.tries + 1, seen=Seen(address, await self._answers(address, key)))
-                self._made[host] = made
+                made = self._made[host] = made._replace(tries=made.tries + 1)  # it counts even if the link ends now
+                made = self._made[host] = made._replace(seen=Seen(address, await self._answers(address, key)))
             return made.seen
 
     async def _answers(self, address: str, key: bytes) -> bool:
@@ -104,11 +107,3 @@ class LookBack:
                 return not stream.is_secure or stream.proven == key
         except (*BROKEN, TimeoutError, PeerError):
             return False
-
-
-async def _ends(link: Link, seconds: float) -> bool:
-    """Does the link end within this time?"""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await link.ended.wait()
-    return link.ended.is_set()
