@@ -77,6 +77,7 @@ BOUNDS: dict[str, Bound] = {
     "Ends._cuts": fixed(HOLES_MAX),
     "Ends._holes": origins,
     "Ends._holes[]": fixed(HOLES_MAX),
+    "Ends._untold": origins,
     "Ends.proofs": origins,
     "Ends.refused": fixed(HOLES_MAX),
     "Flood._queues": origins,

@@ -212,7 +212,7 @@ def test_without_patience_nobody_is_waited_for_but_for_what_strict_windows_need(
 def test_it_waits_for_its_own_replica():
     node = finishing(B)
     node.ends.prove(Equivocation(B.bundle(0), OTHER))
-    node.ends.follow()
+    node.ends.follow(0.0)
     node.answer(CutOff(B.id, [B.bundle(0)]), 1.0)
     assert why(node, 1.0) == [("own replica", NAMELESS["own replica"], None)]
 

@@ -32,7 +32,7 @@ SAID, OTHER = (B.bundle(0, scalar=scalar) for scalar in (7, 8))
 def take_out(node, bundle, now):
     """It is proven, and the journal has lost what was said."""
     node.ends.prove(Equivocation(SAID, OTHER))
-    node.ends.follow()
+    node.ends.follow(0.0)
     node.answer(CutOff(B.id, [bundle]), now)
 
 

@@ -8,7 +8,7 @@ from nodes import hear, linked, orders, tick
 from origins import A, B, C, make_rules, pretend_signature, verify
 
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.ends import Ends
+from seedflood.protocol.seedflood.ends import FOLLOW_SECONDS, QUICK_PROOFS, Ends
 from seedflood.protocol.seedflood.messages import Bundle, Equivocation, Updates, pack_bundles, unpack_bundles
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import CutOff, Pulled, Rebuild
@@ -224,3 +224,22 @@ def test_a_cut_is_settled_where_exactly_the_content_is_held_that_it_says():
         entries = FROZEN.cutting(C.name, Cut.keeping([(0, 1)], 0, told)).entries
         other.follow(signed(Roster(2, entries)))
         assert other.node.ends.is_settled(C.id) == is_settled
+
+
+def test_an_origin_that_proves_an_earlier_end_again_and_again_is_followed_now_and_then():
+    """Each of them would cost all hosts a look through all that they hold, and a write that waits for the disk."""
+    node = linked(B, C, steps=1000)
+
+    def told():
+        out = node.collect()
+        return len(out.records), len([one for _, one in out.send if isinstance(one, Equivocation)]), len(out.cut)
+
+    for step in range(900, 100, -1):
+        node.received(B.id, Equivocation(C.bundle(step), C.bundle(step, scalar=8)), 0.0)
+    records, sent, cuts = told()
+    assert max(records, sent, cuts) <= QUICK_PROOFS + 1
+    assert node.ends.proofs[C.id].end == 101
+    tick(node, FOLLOW_SECONDS - 0.1)
+    out = tick(node, FOLLOW_SECONDS)
+    assert [(peer, one.end) for peer, one in out.send if isinstance(one, Equivocation)] == [(C.id, 101)]
+    assert (len(out.records), out.cut) == (1, [(C.id, ((C.id, 101, 999),))])

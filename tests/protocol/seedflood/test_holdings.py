@@ -474,6 +474,6 @@ def test_a_window_hears_that_an_origin_has_ended():
     publish(node)
     assert node.step == 0
     node.ends.prove(Equivocation(B.bundle(0, scalar=7), B.bundle(0, scalar=8)))
-    node.ends.follow()
+    node.ends.follow(0.0)
     node.answer(CutOff(B.id, []), 1.0)
     assert node.step == 1

@@ -34,7 +34,7 @@ def deceived():
 def take_out(node, bundle, now):
     """It is proven that B contradicts itself, and the journal has lost what it said."""
     node.ends.prove(Equivocation(ONE, OTHER))
-    node.ends.follow()
+    node.ends.follow(0.0)
     node.answer(CutOff(B.id, [bundle]), now)
 
 

@@ -326,7 +326,7 @@ class SeedFlood(Algorithm):
 
     def _notice(self, now: float) -> None:
         """Shows new bundles and statements to the open windows and to the epochs; looks who has ended."""
-        self.ends.follow()
+        self.ends.follow(now)
         holdings, presence = self.holdings, self._presence
         for origin in holdings.heard:
             presence.heard(origin, self.frontier.last(origin), now)

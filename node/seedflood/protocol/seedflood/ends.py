@@ -47,6 +47,12 @@ from seedflood.protocol.swarm.outputs import Outbox, Record
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.roster import Cut
 
+QUICK_PROOFS = 8
+FOLLOW_SECONDS = 2.0
+"""An origin can prove that it ended earlier, and again earlier, as often as it has said something, and whoever follows
+looks through all that is held of it. So if more than QUICK_PROOFS were replaced by others, the last one of each origin
+is kept, told and followed no more often than this."""
+
 PROOF_KEY = b"end "
 """With the origin behind it: of the record of a proof."""
 
@@ -69,6 +75,10 @@ class Ends:
         self._cuts: dict[OriginId, Cut] = {}
         self._holes: dict[OriginId, tuple[Span, ...]] = {}
         self._is_changed = False
+        self._replaced, self._followed_at = 0, float("-inf")
+        """How many proofs were replaced by others, and when we followed last."""
+        self._untold: dict[OriginId, OriginId | None] = {}
+        """By origin of whose proof nobody was told yet: who told us."""
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
         """The proofs that the journal has."""
@@ -80,13 +90,25 @@ class Ends:
         """Takes a proof whose signatures were checked, names the culprit, and tells all others, if it is news."""
         if not self.is_news(proof):
             return
-        origin, outputs = proof.origin, self._outbox.outputs
+        origin = proof.origin
         if origin not in self.proofs:
             name = self._membership.name(origin)
             self._outbox.tell("a host contradicts itself", "error", member=name, step=proof.end)
+        elif origin not in self._untold:
+            self._replaced += 1
         self._note(proof)
-        outputs.records.append(Record(PROOF_KEY + struct.pack(">Q", origin), pack_bundles((proof.one, proof.other))))
-        outputs.send += [(peer, proof) for peer in self._neighbours if peer != source]
+        self._untold[origin] = source
+        if self._replaced <= QUICK_PROOFS:
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        outputs = self._outbox.outputs
+        for origin, source in self._untold.items():
+            proof = self.proofs[origin]
+            key, value = PROOF_KEY + struct.pack(">Q", origin), pack_bundles((proof.one, proof.other))
+            outputs.records.append(Record(key, value))
+            outputs.send += [(peer, proof) for peer in self._neighbours if peer != source]
+        self._untold.clear()
 
     def is_news(self, proof: Equivocation) -> bool:
         """Does it end its origin, or end it earlier?"""
@@ -97,18 +119,21 @@ class Ends:
         """Tells a neighbour what was proven."""
         self._outbox.outputs.send += [(peer, proof) for proof in self.proofs.values()]
 
-    def follow(self) -> None:
+    def follow(self, now: float) -> None:
         """Orders what is surplus by the roster and the proofs that count now. Answered by `take_out`."""
-        if not self._is_changed and self._cuts == self._gate.cuts:
+        is_soon = self._replaced > QUICK_PROOFS and now < self._followed_at + FOLLOW_SECONDS
+        if self._cuts == self._gate.cuts and (is_soon or not self._is_changed):
             return
+        self._followed_at = now
+        self._tell_all()
         self._is_changed, self._cuts = False, dict(self._gate.cuts)
         before = self._holes
-        now = {origin: self._find_holes(origin) for origin in self._cuts.keys() | self.proofs.keys()}
-        changed = sorted(one for one in before.keys() | now.keys() if before.get(one) != now.get(one))
+        after = {origin: self._find_holes(origin) for origin in self._cuts.keys() | self.proofs.keys()}
+        changed = sorted(one for one in before.keys() | after.keys() if before.get(one) != after.get(one))
         self.refused = [span for span in self.refused if span[0] not in changed]
         for origin in changed:
             self._undo(origin, before.get(origin, ()))
-        self._holes = now
+        self._holes = after
         for origin in changed:
             self._order(origin)
 
