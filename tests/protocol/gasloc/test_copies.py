@@ -15,6 +15,7 @@ from seedflood.protocol.gasloc.messages import (
     decode,
     encode,
 )
+from seedflood.protocol.gasloc.orders import OpenCopy
 from seedflood.protocol.swarm.messages import Opaque
 
 COPY_BYTES = 1_000_000
@@ -217,3 +218,12 @@ def test_a_donor_that_offers_copy_after_copy_has_no_more_time_for_them():
     world.plan(late, honest)
     world.run(45, until=lambda: late.adopted)
     assert late.adopted == 1
+
+
+def test_who_wants_a_copy_again_and_again_has_none_opened_again_at_once():
+    world, (donor, liar) = make_world(COPY_BYTES, 0)
+    opened = []
+    donor.gasloc.serve._outbox.order = opened.append
+    for number in range(20):
+        donor.node.received(liar.origin, Opaque(encode(Want(b"none" * 8 if number % 2 else NEWEST))), world.now)
+    assert opened == [OpenCopy(liar.origin)]

@@ -46,8 +46,8 @@ ASK_SECONDS = 3.0
 """When all have said no, they are asked again so much later."""
 
 REST_FACTOR = 4
-"""A host that took a copy gets the next one only after this many times as long as the first one took, or once there is
-another replica with which we end."""
+"""A host that took a copy gets the next one only after this many times as long as the first one took, at least
+ASK_SECONDS, or once there is another replica with which we end."""
 
 
 class Fetch:
@@ -317,7 +317,7 @@ class Serve:
         return min((one.watch.until for one in self._places.values() if one.watch is not None), default=float("inf"))
 
     def _rest(self, peer: OriginId, now: float) -> None:
-        self._rest_until[peer] = now + REST_FACTOR * (now - self._places[peer].since)
+        self._rest_until[peer] = now + REST_FACTOR * max(now - self._places[peer].since, ASK_SECONDS)
         self._free([peer])
 
     def _free(self, peers: Iterable[OriginId]) -> None:
