@@ -308,6 +308,29 @@ def test_what_one_host_alone_says_of_another_ones_replica_counts_for_nothing():
     assert {host.last for host in others} == {chosen.values}
 
 
+@pytest.mark.parametrize("seconds", [5, 10, 20])
+def test_liars_that_make_up_a_replica_of_one_host_after_the_other_spend_nobodys_time_but_theirs(seconds):
+    """Two say the same of one host, which outweighs its own word, and then of the next one, and serve none of them."""
+    world = make_world(7, steps=16, how=[{"drift": Fraction(k), "padding": 3000} for k in range(7)])
+    others, liars = world.hosts[:5], world.hosts[5:]
+    draw, rounds = Lottery(world.rules.run_seed), world.rules.rounds
+    victims = sorted(others, key=lambda host: draw.number(rounds, host.origin))
+
+    def lie(liar):
+        if liar.gasloc.round == rounds:
+            number = int(world.now / seconds) % len(victims)
+            false = digest_of(spell((Fraction(666 + number),)))
+            liar.gasloc.agreement.choice.ours = Result(victims[number].origin, false)
+            liar.do(lambda now: liar.gasloc.compare(now))
+        world.at(world.now + 0.05, lambda: lie(liar))
+
+    for liar in liars:
+        lie(liar)
+    world.run(300, until=lambda: all(host.finished_at is not None for host in others))
+    assert all(host.finished_at is not None for host in others)
+    assert len({host.last for host in others}) == 1
+
+
 def test_hosts_that_were_cut_apart_say_who_holds_what_else():
     world = make_world(4, "complete", steps=400, how=[{"drift": Fraction(k)} for k in range(4)])
     world.run(300, until=lambda: world.hosts[0].gasloc.round == 3)

@@ -24,9 +24,9 @@ class Agreement:
     seek the replica of a further author. is_publishing: is our own being encoded? has_result: do we have the replica
     with which all end? aim: the one that we fetch. last_serial: of the checkpoint at the end.
 
-    _stands: may our own be the one with which all end? _sought: the authors that we have given time to, no more than
-    the run has clients. _moved_at: when what most of the others hold was last on its way to us. _is_alone: could nobody
-    give it to us?
+    _stands: may our own be the one with which all end? _sought: those who answer for replicas that we have given time
+    to, no more than the run has clients. _moved_at: when what most of the others hold was last on its way to us.
+    _is_alone: could nobody give it to us?
     """
 
     def __init__(
@@ -141,9 +141,10 @@ class Agreement:
             aim, ours = self.choice.find(now, moving=self._fetch.moving), self.choice.ours
             if aim is None or (ours is not None and aim.digest == ours.digest):
                 break
-            is_new = aim.author not in self._sought and len(self._sought) < self._rules.clients
+            host = self.choice.answers_for(aim)
+            is_new = host not in self._sought and len(self._sought) < self._rules.clients
             if is_new and self.choice.holders(aim):
-                self._sought.add(aim.author)
+                self._sought.add(host)
                 self.since = now
             moving = self._fetch.moving
             if moving is not None and moving == self.choice.made():

@@ -10,7 +10,8 @@ state, and of which nothing arrives, counts no more after as long as it may take
 taken. If somebody has it after all, it counts again. What arrives is waited for, but if it breaks off after as long as
 a host waits at the end, its author counts no more either. One that most hosts have gets as long again from then on, and
 so does a replica of the next author that a neighbour has. So a liar that gives its own byte by byte takes none of the
-time of the others.
+time of the others. Nor do those that make up a replica of another host: for what its author does not state, one of
+those answers who do.
 
 **Who is alone finds out.** A host ends when all that it can reach state what it holds, or after its patience; then its
 log says who holds what else. Those that have come to the closing rounds, and are away, have `patience_seconds` to come
@@ -46,30 +47,30 @@ class Choice:
         self._pace = pace
         self._origin = presence.ours.origin
         self._most: dict[OriginId, int] = {}
-        """The most hosts that we have seen to state a replica of this author: who makes another one gets no more time
-        for it."""
+        """The most hosts that we have seen to state a replica for which this host answers: who makes another one gets
+        no more time for it."""
         self._until: dict[OriginId, float] = {}
-        """How long one of this author is waited for, from the moment when it was to be taken."""
+        """How long one for which this host answers is waited for, from the moment when it was to be taken."""
 
     def find(self, now: float, *, moving: bytes | None) -> Result | None:
         """The replica to end with, as far as we know; None: there is none. moving: the digest of what arrives here."""
-        words = self._told()
+        words, answers = self._told(), self._answers()
         counts = Counter(result.digest for _, result in words)
         owned = {result.digest for origin, result in words if origin == result.author}
-        for _, (author, digest) in words:
-            if counts[digest] > self._most.get(author, 0) or digest == moving:
-                self._most[author] = counts[digest]
-                self._until.pop(author, None)
+        for result, host in answers.items():
+            if counts[result.digest] > self._most.get(host, 0) or result.digest == moving:
+                self._most[host] = counts[result.digest]
+                self._until.pop(host, None)
 
         def rank(result: Result) -> tuple[int, bool, int, bytes]:
             drawn = self._lottery.number(self._rules.rounds, result.author)
             return counts[result.digest], result.digest in owned, -drawn, result.digest
 
         kept = {self.made(), self.ours.digest if self.ours is not None else None}
-        viable = [one for _, one in words if one.digest in kept or now < self._until.get(one.author, now + 1)]
+        viable = [one for one, host in answers.items() if one.digest in kept or now < self._until.get(host, now + 1)]
         found = max(viable, key=rank, default=None)
-        if found is not None and found.author not in self._until:
-            self._until[found.author] = now + self._way_seconds(found.author)
+        if found is not None and answers[found] not in self._until:
+            self._until[answers[found]] = now + self._way_seconds(found.author)
         return found
 
     def give_up(self, result: Result, now: float) -> bool:
@@ -77,15 +78,20 @@ class Choice:
         it, and no other one would be equal to theirs."""
         if result.digest == self.made():
             return False
-        told = self._told()
-        near = {one.author for origin, one in told if origin in self._presence.neighbours}
-        self._until |= dict.fromkeys({one.author for _, one in told} - near | {result.author}, now)
+        answers = self._answers()
+        near = {answers[one] for origin, one in self._told() if origin in self._presence.neighbours}
+        self._until |= dict.fromkeys({*answers.values()} - near | {self.answers_for(result)}, now)
         return True
+
+    def answers_for(self, result: Result) -> OriginId:
+        """Whose time is spent on it: its author's, if that states it itself; else that of one who says so. So nobody
+        can spend the time of another one by making up a replica of it."""
+        return self._answers().get(result, result.author)
 
     def is_on_its_way(self, result: Result, now: float) -> bool:
         """May it still come to a neighbour, of which none has it yet, from a host that we can reach? What its author
         alone has does not come by way of hosts that have finished with another one: they have given it up."""
-        if self.holders(result) or now >= self._until.get(result.author, now):
+        if self.holders(result) or now >= self._until.get(self.answers_for(result), now):
             return False
         rounds, has_it = self._rules.rounds, {origin for origin, one in self._told() if one == result}
         done = {word.origin for word in self._words() if has_finished(word, rounds)} - has_it
@@ -142,6 +148,14 @@ class Choice:
         """What hosts hold at the end, by their word, of authors that we know."""
         told = [(word.origin, result) for word in self._words() if (result := stated(word).result) is not None]
         return [(origin, result) for origin, result in told if result.author in self._presence.membership]
+
+    def _answers(self) -> dict[Result, OriginId]:
+        """By replica that any host states: who answers for it."""
+        answers: dict[Result, OriginId] = {}
+        for origin, result in self._told():
+            others = origin, answers.get(result, origin)
+            answers[result] = result.author if result.author in others else min(others)
+        return answers
 
     def _words(self) -> Iterable[Member]:
         return self._presence.membership.words()
