@@ -308,6 +308,24 @@ def test_what_one_host_alone_says_of_another_ones_replica_counts_for_nothing():
     assert {host.last for host in others} == {chosen.values}
 
 
+def test_two_that_state_the_same_replica_do_not_outweigh_the_host_that_comes_first():
+    """It is the replica of one of them, which serves it."""
+    world = make_world(10, steps=16, how=[{"drift": Fraction(k), "padding": 3000} for k in range(10)])
+    others, liars = world.hosts[:8], world.hosts[8:]
+    assert first(world) in others
+
+    def lie():
+        ours = liars[0].gasloc.agreement.choice.ours
+        if ours is not None and ours.author == liars[0].origin and liars[1].gasloc.round == world.rules.rounds:
+            liars[1].gasloc.agreement.choice.ours = ours
+            liars[1].do(lambda now: liars[1].gasloc.compare(now))
+        world.at(world.now + 0.05, lie)
+
+    lie()
+    world.run(600, until=lambda: all(host.finished_at is not None for host in others))
+    assert {host.last for host in others} == {first(world).values}
+
+
 @pytest.mark.parametrize("seconds", [5, 10, 20])
 def test_liars_that_make_up_a_replica_of_one_host_after_the_other_spend_nobodys_time_but_theirs(seconds):
     """Two say the same of one host, which outweighs its own word, and then of the next one, and serve none of them."""

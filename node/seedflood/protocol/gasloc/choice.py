@@ -3,7 +3,8 @@
 After the closing rounds (`closing`) every host states the digest of its replica, signed and to everyone, and waits
 until all have stated one (`final_wait`). Then all take the same: the one that most hosts state, at first that of the
 host that comes first in the draw of the run's seed. Who has fetched it (`copies`) states it as well, and passes it on.
-So what is chosen gains weight, and a host that comes late, or back, moves nobody.
+So what is chosen gains weight, and a host that comes late, or back, moves nobody. What no more than a third of the
+hosts state has none: so many may lie, and state the replica of one of them.
 
 **Nothing is waited for that nobody serves.** A replica that most hosts do not have, that no further one has come to
 state, and of which nothing arrives, counts no more after as long as it may take to come here. Then the next one is
@@ -64,7 +65,8 @@ class Choice:
 
         def rank(result: Result) -> tuple[int, bool, int, bytes]:
             drawn = self._lottery.number(self._rules.rounds, result.author)
-            return counts[result.digest], result.digest in owned, -drawn, result.digest
+            count = counts[result.digest]
+            return count * (3 * count > self._rules.clients), result.digest in owned, -drawn, result.digest
 
         kept = {self.made(), self.ours.digest if self.ours is not None else None}
         viable = [one for one, host in answers.items() if one.digest in kept or now < self._until.get(host, now + 1)]
