@@ -13,6 +13,7 @@ from seedflood.config import WITHOUT_ROWS, TaskName
 from seedflood.errors import ConfigError, DataError, ModelError
 from seedflood.training.formats import BUILT_IN, PromptFormat, TextFormat, choose_format
 from seedflood.training.objectives.batches import TextBatch
+from seedflood.training.rows import Row
 from seedflood.training.tasks import load_task, make_task
 
 FORM = PromptFormat("{text} it was", ("bad", "good"))
@@ -169,6 +170,24 @@ def test_an_empty_file_is_refused(tmp_path):
 def test_labels_may_be_the_words_themselves_or_booleans_or_whole_floats(labels):
     task = make(validation=[{"text": "a", "label": one} for one in labels])
     assert [example.label for example in task.validation_examples] == [1, 0]
+
+
+@pytest.mark.parametrize("labels", [("3", "1"), (3, 1), (3.0, 1.0), ("3.0", "1")])
+def test_a_number_means_the_label_word_that_is_spelled_so_in_every_kind_of_file(labels):
+    form = PromptFormat("{text} it was", ("1", "2", "3"))
+    assert [form.label(Row({"label": one}, "rows", 1)) for one in labels] == [2, 0]
+    with pytest.raises(DataError, match=r"line 1: label 0 in column .label. is unknown: it must be one of 1, 2, 3"):
+        form.label(Row({"label": 0}, "rows", 1))
+
+
+@pytest.mark.parametrize("words", [("true", "false"), ("Yes", "No"), ("True", "False")])
+def test_a_boolean_means_the_label_word_that_says_so_in_every_kind_of_file(words):
+    for wanted in (words, words[::-1]):
+        form = PromptFormat("{text} it was", wanted)
+        told = [wanted[form.label(Row({"label": one}, "rows", 1))] for one in (True, False, "True", "false")]
+        assert told == [*words, *words]
+    form = PromptFormat("{text} it was", ("bad", "good"))
+    assert [form.label(Row({"label": one}, "rows", 1)) for one in (True, False, "True", "False")] == [1, 0, 1, 0]
 
 
 def test_columns_may_have_names_of_several_words():

@@ -28,6 +28,10 @@ class Format:
         """Raises DataError if a row has not the columns, or no label, that this format reads."""
 
 
+BOOLEANS = {"false": ("false", "no"), "true": ("true", "yes")}
+"""By what a file says, in the order of the labels: the words that mean it."""
+
+
 @dataclass(frozen=True, slots=True)
 class PromptFormat(Format):
     """template: the prompt, columns in braces. label_words: in the order of the labels."""
@@ -46,17 +50,19 @@ class PromptFormat(Format):
         words = self.label_words
         if isinstance(value, str) and value in words:
             return words.index(value)
-        if isinstance(value, str) and value.removesuffix(".0").isdecimal():  # a cell of a CSV file
-            value = float(value)
-        if isinstance(value, float) and value.is_integer():  # what tables make of whole numbers if some are missing
-            value = int(value)
-        if isinstance(value, int) and 0 <= int(value) < len(words):
-            return int(value)
+        spelled = str(value).lower().removesuffix(".0")  # tables make floats of whole numbers if some are missing
+        for place, word in enumerate(words):
+            if word.lower() in BOOLEANS.get(spelled, ()) or (word == spelled and spelled.isdecimal()):
+                return place
+        has_numbers = any(word.isdecimal() for word in words)  # then a number is never the place of a word
+        place = list(BOOLEANS).index(spelled) if spelled in BOOLEANS else int(spelled) if spelled.isdecimal() else -1
+        if 0 <= place < len(words) and not has_numbers:
+            return place
         if self.label_column not in row.columns:
             raise row.error(f'no column "{self.label_column}": correct the row, or label_column of the run.')
         raise row.error(
-            f'label {value!r} in column "{self.label_column}" is unknown: it must be 0 to {len(words) - 1} or one '
-            f"of {', '.join(words)}."
+            f'label {value!r} in column "{self.label_column}" is unknown: it must be '
+            f"{'' if has_numbers else f'0 to {len(words) - 1} or '}one of {', '.join(words)}."
         )
 
 
