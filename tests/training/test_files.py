@@ -203,6 +203,7 @@ def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):
         ("rows.csv", b"a film,1\na play,0\n", "begins with a row: write the names of the columns into its first line"),
         ("rows.csv", b"a film,good\na play,bad\na book,good\n", "begins with a row"),
         ("rows.tsv", b"a\tb\n1\n", "line 2: not as many cells"),
+        ("rows.csv", b"text,label,text\na,x,b\n", 'has several columns "text": give each a name of its own'),
         ("rows.csv", b'a,b\n"x" y,1\n', r"line 2: broken quotes \(.*\): put a cell that has quotes into quotes"),
         ("rows.csv", "a,b\nü,1\n".encode("latin-1"), r"rows\.csv is not text in UTF-8: save it as UTF-8"),
         ("rows.txt", b"\xff\xfe", r"rows\.txt is not text in UTF-8"),

@@ -173,6 +173,8 @@ def _read_csv(path: Path) -> Table:
         raise DataError(
             f"{path} begins with a row: write the names of the columns into its first line.", path=str(path)
         )
+    if twice := next((name for name in names if name and list(names).count(name) > 1), None):
+        raise DataError(f'{path} has several columns "{twice}": give each a name of its own.', path=str(path))
     for row in rows:
         if None in row.columns or None in row.columns.values():
             raise row.error(f"not as many cells as the first line, which has {len(names)}: correct it.")
