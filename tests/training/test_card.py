@@ -33,3 +33,9 @@ def test_the_settings_on_a_card_are_those_of_the_run():
 )
 def test_a_base_model_of_the_hub_is_linked(model, is_linked):
     assert (f"\nbase_model: {model}\n" in card_of(RunSettings.of(model=model))) is is_linked
+
+
+def test_a_card_says_what_the_base_model_of_a_continued_run_is():
+    card = card_of(RunSettings.of(model="previous"))
+    assert "\n| base model | what the run before has ended with |\n" in card
+    assert "have trained together of what the run before has ended with on" in card

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from seedflood import VERSION
-from seedflood.config import CARD_FILE, RunSettings, spell
+from seedflood.config import CARD_FILE, PREVIOUS, RunSettings, spell
 
 BASE_DIGEST = "digest of the base model"
 """The name of a row of the card, which is read again from an adapter's."""
@@ -53,13 +53,14 @@ def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", no
     """The text, in Markdown. notes: what else a reader must know, in sentences."""
     run = learned.run
     base = PurePath(run.model).name if run.model.startswith("/") else run.model
+    base = "what the run before has ended with" if run.model == PREVIOUS else f"`{base}`"
     head = {"library_name": "peft" if kind == "adapter" else "transformers", "pipeline_tag": "text-generation"}
     if HUB_NAME.fullmatch(run.model):
         head["base_model"] = run.model
     facts = {
         "run": run.run_id().hex(),
         "digest (equal on all hosts)" if run.mode == "seedflood" else "digest": learned.digest.hex(),
-        "base model": base,
+        "base model": base.strip("`"),
         BASE_DIGEST: learned.base_digest.hex(),
         **learned.rows,
         **{name.replace("_", " "): value for name, value in learned.figures.items() if value is not None},
@@ -71,7 +72,7 @@ def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", no
         "",
         f"# {run.name}",
         "",
-        f"What hosts have trained together of `{base}` on `{run.objective.task}`, with seedflood {VERSION}."
+        f"What hosts have trained together of {base} on `{run.objective.task}`, with seedflood {VERSION}."
         f" {notes}".rstrip(),
         "",
         "| | |",
