@@ -115,6 +115,15 @@ def test_what_the_assistant_says_is_learned_and_the_token_that_ends_its_turn(fam
     assert marked(family, CHAT) == CHATS[family]
 
 
+@pytest.mark.parametrize("family", CHATS)
+def test_an_answer_of_weight_0_stands_there_and_is_not_learned(family):
+    """As in OpenAI's files."""
+    first, second = (dict(one, weight=weight) for one, weight in ((CHAT[2], 0), (CHAT[4], 1)))
+    told = marked(family, [*CHAT[:2], first, CHAT[3], second])
+    head, _, rest = CHATS[family].partition("⟦")
+    assert told == head + rest.replace("⟧", "", 1)
+
+
 @pytest.mark.parametrize("family", CALLS)
 def test_calls_of_tools_are_learned_and_their_results_are_not(family):
     assert marked(family, CALLING, tools=TOOLS) == CALLS[family]
@@ -195,7 +204,8 @@ def test_messages_may_be_told_in_other_ways(given):
     [
         ("2+2?", r'no list of messages in column "messages" \(columns: messages\): a row looks like'),
         (["2+2?"], "no list of messages"),
-        ([], "the assistant says nothing in this chat: remove the row"),
+        ([], "the assistant says nothing in this chat, or nothing with a weight: remove the row"),
+        ([says("user", "a"), says("assistant", "b", weight=0)], "nothing with a weight"),
         ([says("user", "a")], "the assistant says nothing"),
         ([says("user", "a"), {"role": "assistant"}], "a message has no role, or no text"),
         ([says("user", "a"), says("assistant", [{"type": "image"}])], "a message has no role, or no text"),

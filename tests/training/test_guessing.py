@@ -45,7 +45,7 @@ def test_rows_without_what_a_score_needs_are_refused_by_line(guess):
         ({"messages": []}, {"task": "chat"}),
         ({"messages": [], "prompt": "a", "id": 3}, {"task": "chat"}),
         ({"conversations": []}, {"task": "chat", "label_column": "conversations"}),
-        ({"prompt": "a", "completion": "b", "label": True}, {"task": "completion"}),
+        ({"prompt": "a", "completion": "b", "label": "c"}, {"task": "completion"}),
         (
             {"instruction": "a", "input": "", "output": "b"},
             {"task": "completion", "template": "{instruction}\n{input}\n", "label_column": "output"},
@@ -60,6 +60,14 @@ def test_rows_without_what_a_score_needs_are_refused_by_line(guess):
 )
 def test_columns_tell_the_task(guess, row, task):
     assert guess({**row, "n": 1}, {**row, "n": 2}) == task
+
+
+def test_completions_that_are_called_good_or_bad_are_not_all_learned_unasked(guess):
+    """Rows of KTO."""
+    rows = [{"prompt": "a", "completion": "b", "label": one} for one in (True, False)]
+    with pytest.raises(ConfigError, match=r"keep the good ones without it, or learn all of them by --task completion"):
+        guess(*rows)
+    assert guess(*rows, task="completion") == {}
 
 
 def test_labels_that_are_words_are_asked_for(guess):

@@ -180,7 +180,7 @@ def test_a_number_means_the_label_word_that_is_spelled_so_in_every_kind_of_file(
         form.label(Row({"label": 0}, "rows", 1))
 
 
-@pytest.mark.parametrize("words", [("true", "false"), ("Yes", "No"), ("True", "False")])
+@pytest.mark.parametrize("words", [("true", "false"), ("Yes", "No"), ("True", "False"), ("1", "0")])
 def test_a_boolean_means_the_label_word_that_says_so_in_every_kind_of_file(words):
     for wanted in (words, words[::-1]):
         form = PromptFormat("{text} it was", wanted)

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 from transformers.utils.chat_template_utils import render_jinja_template
@@ -71,10 +72,15 @@ class ChatEncoder(MarkedEncoder):
         messages, tools = self._messages(row), _tools(row)
         text, marks = self._write(row, messages, tools)
         if marks is not None:
+            learned = [_is_learned(one) for one in messages if one["role"] == "assistant"]
+            if not all(learned):
+                if len(marks) != len(learned):
+                    raise row.error("which of the marked turns has weight 0 cannot be told: remove the row.")
+                marks = list(compress(marks, learned))
             return Marked(text, tuple(self._trimmed(text, span) for span in marks))
         spans: list[Span] = []
         for index, message in enumerate(messages):
-            if message["role"] == "assistant":
+            if _is_learned(message):
                 spans.append(self._find(row, messages, tools, index, text, spans[-1][1] if spans else 0))
         return Marked(text, tuple(spans))
 
@@ -93,8 +99,8 @@ class ChatEncoder(MarkedEncoder):
                 '[{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}.'
             )
         messages = [read_message(row, one) for one in given]
-        if all(message["role"] != "assistant" for message in messages):
-            raise row.error("the assistant says nothing in this chat: remove the row.")
+        if not any(map(_is_learned, messages)):
+            raise row.error("the assistant says nothing in this chat, or nothing with a weight: remove the row.")
         return messages
 
     def _write(self, row: Row, messages: list[Message], tools: Any) -> tuple[str, list[Span] | None]:
@@ -222,6 +228,11 @@ def read_message(row: Row, given: Any) -> Message:
     if not isinstance(message.get("role"), str) or not isinstance(content, str):
         raise row.error("a message has no role, or no text as its content: correct or remove the row.")
     return message
+
+
+def _is_learned(message: Message) -> bool:
+    """OpenAI's files give weight 0 to answers that only stand there for what follows."""
+    return message["role"] == "assistant" and message.get("weight", 1) != 0
 
 
 def _tools(row: Row) -> Any:

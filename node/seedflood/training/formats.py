@@ -28,7 +28,7 @@ class Format:
         """Raises DataError if a row has not the columns, or no label, that this format reads."""
 
 
-BOOLEANS = {"false": ("false", "no"), "true": ("true", "yes")}
+BOOLEANS = {"false": ("false", "no", "0"), "true": ("true", "yes", "1")}
 """By what a file says, in the order of the labels: the words that mean it."""
 
 

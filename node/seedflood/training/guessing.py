@@ -87,6 +87,11 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
                 f"{data} has prompts and completions that are lists of messages: put both into one column, messages, "
                 "which is learned as a chat."
             )
+        if isinstance(columns.get("label"), bool):
+            raise ConfigError(
+                f'{data} has a "label" that calls completions good or bad: keep the good ones without it, or learn all '
+                "of them by --task completion."
+            )
         return {"task": "completion"}
     if not is_prompted and "instruction" in columns and (answer := _first_of(ANSWERS, columns)):
         context = _first_of(CONTEXTS, columns)
