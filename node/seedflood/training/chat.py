@@ -232,7 +232,7 @@ def read_message(row: Row, given: Any) -> Message:
 
 def _is_learned(message: Message) -> bool:
     """OpenAI's files give weight 0 to answers that only stand there for what follows."""
-    return message["role"] == "assistant" and message.get("weight", 1) != 0
+    return bool(message["role"] == "assistant" and message.get("weight", 1) != 0)
 
 
 def _tools(row: Row) -> Any:
