@@ -81,10 +81,6 @@ class BundleJournal(Journal):
         """How many bundles there are."""
         return self._bundles.count_all()
 
-    def count_closed(self) -> int:
-        """How many epochs are kept as sums."""
-        return len(self._sums.frontiers())
-
     def last_step(self, origin: OriginId) -> int:
         """The greatest step that is held of the origin; -1 if none."""
         frontier = Frontier()
@@ -95,7 +91,7 @@ class BundleJournal(Journal):
         return max(frontier.last(origin), self._bundles.last(origin))
 
     def size(self) -> dict[str, int]:
-        return super().size() | {"bundles": self.count(), "closed_epochs": self.count_closed()}
+        return super().size() | {"bundles": self.count(), "closed_epochs": len(self._sums.frontiers())}
 
     def inventory(self) -> Inventory:
         """What the journal holds. The first call returns what was found while opening; any other reads everything."""
