@@ -29,8 +29,6 @@ Arrays = dict[str, NDArray[Any]]
 Facts = dict[str, str]
 
 _OPTIMISER = "optimiser."
-_BFLOAT16_EXPONENT = numpy.int16(0x7F80)
-"""All of these bits are set in a number that is not finite."""
 
 
 def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
@@ -62,11 +60,6 @@ def is_restorable(worker: Worker, outer: Outer, facts: Mapping[str, str]) -> boo
     return all(facts.get(name) == value for name, value in _identity(worker, outer).items())
 
 
-def is_finite(arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Are all of these numbers finite? Those of a neighbour may be anything."""
-    return all(map(_is_array_finite, arrays.values()))
-
-
 def without_optimiser(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> tuple[Arrays, Facts]:
     """What of a checkpoint may come from another host. The state of an optimiser may not: no limit on its numbers keeps
     the next step small, and a few steps make it anew."""
@@ -74,9 +67,10 @@ def without_optimiser(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, st
     return kept, {**facts, "numbers": "{}"}
 
 
-def norm_of(arrays: Mapping[str, NDArray[Any]]) -> float:
-    """The largest norm of any of these arrays."""
-    return max((float(torch.linalg.vector_norm(_floats(array))) for array in arrays.values()), default=0.0)
+def is_within(arrays: Mapping[str, NDArray[Any]], norm_max: float) -> bool:
+    """Is the norm of each of these arrays less than that? Those of a neighbour may be anything; with a number that is
+    not finite in it, an array has no such norm."""
+    return all(float(torch.linalg.vector_norm(_floats(array))) < norm_max for array in arrays.values())
 
 
 @torch.no_grad()
@@ -106,12 +100,6 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
     device = worker.flat.values_F.device
     is_offered = facts["is_offered"] == "True"
     outer.resume(round_, is_offered=is_offered, late=KeptDifference(arrays["late"].copy(), device) if late else None)
-
-
-def _is_array_finite(array: NDArray[Any]) -> bool:
-    if array.dtype == numpy.int16:  # bfloat16
-        return bool(((array & _BFLOAT16_EXPONENT) != _BFLOAT16_EXPONENT).all())
-    return array.dtype.kind != "f" or bool(numpy.isfinite(array).all())
 
 
 def _floats(array: NDArray[Any]) -> Tensor:

@@ -99,7 +99,7 @@ class Trainer:
         False, if its arrays are beyond what a host of this run can have. Raises ValueError, and changes nothing, if it
         does not fit."""
         kept, told = checkpoint.without_optimiser(arrays, facts)
-        is_sane = checkpoint.is_finite(kept) and checkpoint.norm_of(kept) < self.norm_max
+        is_sane = checkpoint.is_within(kept, self.norm_max)
         if is_sane:
             checkpoint.restore(self.worker, self.outer, kept, told)
         return is_sane
