@@ -29,13 +29,12 @@ tour: $(VENV)/.ready  ## Four daemons pre-train a model, fine-tune it, and teach
 	  --train-examples 4096 --set run.objective.max_length=32 --set run.objective.max_new_tokens=4 \
 	  --set run.seedflood.rank=8
 
-# Real daemons wait now and then, and those of test-long most of the time (4.5 minutes of a core in 8 of the clock): there are
-# more tests at a time than cores.
+# Real daemons wait now and then, and those of test-long often: there are more tests at a time than cores.
 test: $(VENV)/.ready-dev  ## The tests, but for those below
 	$(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadfile --no-loadscope-reorder
 
 test-long: $(VENV)/.ready-dev  ## The long ones: real daemons that crash, lose disks, are cut off, or sit beside liars
-	$(BIN)/python -m pytest -m long -n $$(($(CORES) + 4)) --dist loadfile
+	$(BIN)/python -m pytest -m long -n $$(($(CORES) + 2)) --dist loadfile
 
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine
 	$(BIN)/python -m pytest tests/deploy -m docker

@@ -187,13 +187,14 @@ def test_a_call_whose_end_cannot_be_told_is_refused():
     "given",
     [
         [{"from": "human", "value": "2+2?"}, {"from": "gpt", "value": "4."}],
+        [{"from": "User", "value": "2+2?"}, {"from": "model", "value": "4."}],
         [
             says("user", [{"type": "text", "text": "2+"}, {"type": "text", "text": "2?"}]),
             says("assistant", "4.", tool_calls=None),
         ],
         json.dumps([says("user", "2+2?"), says("assistant", "4.")]),
     ],
-    ids=["from and value", "parts of text", "as JSON"],
+    ids=["from and value", "other names", "parts of text", "as JSON"],
 )
 def test_messages_may_be_told_in_other_ways(given):
     assert marked("plain", given) == "User: 2+2?\nAssistant: ⟦4.⟧\n"
@@ -204,9 +205,10 @@ def test_messages_may_be_told_in_other_ways(given):
     [
         ("2+2?", r'no list of messages in column "messages" \(columns: messages\): a row looks like'),
         (["2+2?"], "no list of messages"),
-        ([], "the assistant says nothing in this chat, or nothing with a weight: remove the row"),
+        ([], r"the assistant says nothing in this chat \(roles: none\), or nothing with a weight: remove the row"),
         ([says("user", "a"), says("assistant", "b", weight=0)], "nothing with a weight"),
-        ([says("user", "a")], "the assistant says nothing"),
+        ([{"from": "human", "value": "a"}, {"from": "gpt", "value": "b", "weight": 0}], "nothing with a weight"),
+        ([says("user", "a"), says("Tutor", "b")], r"the assistant says nothing in this chat \(roles: user, Tutor\)"),
         ([says("user", "a"), {"role": "assistant"}], "a message has no role, or no text"),
         ([says("user", "a"), says("assistant", [{"type": "image"}])], "a message has no role, or no text"),
         ([{"content": "a"}], "a message has no role"),

@@ -28,7 +28,7 @@ from seedflood.training.rows import Row
 SENTINEL = "xqzSENTINELzqx"
 """What no chat contains, and no template changes."""
 
-ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant"}
+ROLES = {"human": "user", **dict.fromkeys(("gpt", "chatgpt", "bot", "model"), "assistant")}
 """Other names of roles, in data that have `from` and `value` in place of `role` and `content`."""
 
 _DATE = re.compile(r"strftime_now\(([^()]*)\)")
@@ -100,7 +100,10 @@ class ChatEncoder(MarkedEncoder):
             )
         messages = [read_message(row, one) for one in given]
         if not any(map(_is_learned, messages)):
-            raise row.error("the assistant says nothing in this chat, or nothing with a weight: remove the row.")
+            roles = ", ".join(dict.fromkeys(message["role"] for message in messages)) or "none"
+            raise row.error(
+                f"the assistant says nothing in this chat (roles: {roles}), or nothing with a weight: remove the row."
+            )
         return messages
 
     def _write(self, row: Row, messages: list[Message], tools: Any) -> tuple[str, list[Span] | None]:
@@ -219,7 +222,8 @@ def read_message(row: Row, given: Any) -> Message:
     """A message with a role, and with text as its content. Raises DataError."""
     message: Message = _without_none(given) if isinstance(given, Mapping) else {}
     if "role" not in message and "from" in message:
-        message = {"role": ROLES.get(message["from"], message["from"]), "content": message.get("value")}
+        role = str(message["from"]).lower()
+        message |= {"role": ROLES.get(role, role), "content": message.get("value")}
     content = message.get("content")
     if isinstance(content, list) and all(isinstance(part, Mapping) and "text" in part for part in content):
         message["content"] = content = "".join(part["text"] for part in content)
