@@ -82,7 +82,7 @@ class Choice:
             return False
         answers = self._answers()
         near = {answers[one] for origin, one in self._told() if origin in self._presence.neighbours}
-        self._until |= dict.fromkeys({*answers.values()} - near | {self.answers_for(result)}, now)
+        self._until |= dict.fromkeys({*answers.values()} - near | {answers.get(result, result.author)}, now)
         return True
 
     def answers_for(self, result: Result) -> OriginId:
