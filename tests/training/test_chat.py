@@ -8,11 +8,14 @@ import datasets
 import pytest
 from marked_texts import marked_text, tokenizer_of
 
+from seedflood.config import RunSettings
 from seedflood.errors import DataError, ModelError
 from seedflood.training.chat import ChatEncoder
 from seedflood.training.files import read_file
 from seedflood.training.formats import ChatFormat
 from seedflood.training.rows import Row
+from seedflood.training.shards import Shard
+from seedflood.training.tasks import Task
 
 TEMPLATES = Path(__file__).parent / "chat_templates"
 
@@ -127,6 +130,71 @@ def test_an_answer_of_weight_0_stands_there_and_is_not_learned(family):
 @pytest.mark.parametrize("family", CALLS)
 def test_calls_of_tools_are_learned_and_their_results_are_not(family):
     assert marked(family, CALLING, tools=TOOLS) == CALLS[family]
+
+
+def with_json(messages):
+    """The messages with the arguments of their calls as JSON, as OpenAI's files have them."""
+    function = {"name": "add", "arguments": json.dumps(CALL["function"]["arguments"])}
+    call = {"id": "1", "type": "function", "function": function}
+    return [{**one, "content": None, "tool_calls": [call]} if "tool_calls" in one else one for one in messages]
+
+
+@pytest.mark.parametrize("family", CALLS)
+def test_arguments_of_calls_that_are_told_as_json_are_no_text_to_be_quoted(family):
+    assert marked(family, with_json(CALLING), tools=TOOLS) == CALLS[family]
+
+
+@pytest.mark.parametrize("messages", [CALLING, with_json(CALLING)], ids=["as objects", "as JSON"])
+def test_a_template_that_adds_arguments_to_text_gets_them_as_json(messages):
+    """As that of DeepSeek R1."""
+    template = (TEMPLATES / "deepseek.jinja").read_text().replace("arguments | tojson", "arguments")
+    encoder = ChatEncoder(tokenizer_of(template), ChatFormat(), 10_000)
+    assert marked_text(encoder.mark(Row({"messages": messages}, "rows", 1))) == CALLS["deepseek"]
+
+
+def test_arguments_that_are_no_json_or_not_there_are_told_as_they_are():
+    calls = [{"function": {"name": "run", "arguments": "print(1)"}}, {"function": {"name": "now"}}]
+    told = marked("qwen2", [says("user", "a"), says("assistant", "", tool_calls=calls)])
+    assert '{"name": "run", "arguments": "print(1)"}' in told
+    assert '{"name": "now", "arguments": {}}' in told
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        ("qwen2", says("human", "2+2?")),
+        ("qwen2", says("developer", "Be brief.")),
+        ("deepseek", says("observation", "4")),
+        ("smollm3", says("tool", "4")),
+        ("phi3", {"role": "assistant", "tool_calls": [CALL]}),
+        ("smollm3", {"role": "assistant", "tool_calls": [CALL]}),
+        ("olmo", {"role": "assistant", "tool_calls": [CALL], "weight": 0}),
+    ],
+)
+def test_a_chat_of_which_the_template_leaves_something_out_is_refused(family, message):
+    problem = rf"line 1: the chat template of this model does not write message 2 \({message['role']}\): correct or"
+    with pytest.raises(DataError, match=problem):
+        marked(family, [says("user", "a"), message, says("user", "b"), says("assistant", "c")])
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (says("assistant", "", tool_calls="add"), "a call of a tool has no name"),
+        (says("assistant", "a", tool_calls=[None]), "a call of a tool has no name"),
+        (says("assistant", "a", tool_calls=[{"function": {"arguments": "{}"}}]), "a call of a tool has no name"),
+        (says("assistant", "a", function_call={"name": "add"}), "function_call, which templates do not write"),
+    ],
+)
+def test_calls_that_cannot_be_read_are_refused(message, problem):
+    with pytest.raises(DataError, match=f"rows, line 1: .*{problem}"):
+        marked("zephyr", [says("user", "a"), message])
+
+
+def test_tools_are_told_as_what_is_read():
+    rows = [Row({"id": 1, "messages": CALLING, "tools": TOOLS}, "rows", 1)]
+    told = Task(encoder_of("qwen2"), rows, rows, RunSettings(), Shard()).describe()
+    assert (told["columns"], told["unused"]) == (["tools", "messages"], ["id"])
 
 
 def test_chats_in_a_table_are_those_that_were_put_into_it(tmp_path):

@@ -13,6 +13,7 @@ What it writes behind that is: also the reasoning, as far as the template writes
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import compress
 from typing import Any
@@ -30,6 +31,9 @@ SENTINEL = "xqzSENTINELzqx"
 
 ROLES = {"human": "user", **dict.fromkeys(("gpt", "chatgpt", "bot", "model"), "assistant")}
 """Other names of roles, in data that have `from` and `value` in place of `role` and `content`."""
+
+ALWAYS_WRITTEN = ("system", "user", "assistant")
+"""What has another role, some templates leave out in silence; and calls of tools."""
 
 _DATE = re.compile(r"strftime_now\(([^()]*)\)")
 _FIXED_DATE = (
@@ -56,6 +60,7 @@ class ChatEncoder(MarkedEncoder):
     """Chats by the template of the model's tokenizer. Raises ModelError if it has none."""
 
     has_own_beginning = True
+    besides = ("tools",)
 
     def __init__(self, tokenizer: Any, form: ChatFormat, length_max: int) -> None:
         super().__init__(tokenizer, length_max)
@@ -71,6 +76,12 @@ class ChatEncoder(MarkedEncoder):
     def mark(self, row: Row) -> Marked:
         messages, tools = self._messages(row), _tools(row)
         text, marks = self._write(row, messages, tools)
+        spans: list[Span] = []
+        for index, message in enumerate(messages):
+            if marks is None and _is_learned(message):
+                spans.append(self._find(row, messages, tools, index, text, spans[-1][1] if spans else 0))
+            elif message["role"] not in ALWAYS_WRITTEN or message.get("tool_calls"):
+                self._around(row, messages, tools, index)  # which refuses what is left out
         if marks is not None:
             learned = [_is_learned(one) for one in messages if one["role"] == "assistant"]
             if not all(learned):
@@ -78,10 +89,6 @@ class ChatEncoder(MarkedEncoder):
                     raise row.error("which of the marked turns has weight 0 cannot be told: remove the row.")
                 marks = list(compress(marks, learned))
             return Marked(text, tuple(self._trimmed(text, span) for span in marks))
-        spans: list[Span] = []
-        for index, message in enumerate(messages):
-            if _is_learned(message):
-                spans.append(self._find(row, messages, tools, index, text, spans[-1][1] if spans else 0))
         return Marked(text, tuple(spans))
 
     def _label(self, row: Row) -> int:
@@ -109,7 +116,9 @@ class ChatEncoder(MarkedEncoder):
     def _write(self, row: Row, messages: list[Message], tools: Any) -> tuple[str, list[Span] | None]:
         """A chat as text, and the spans that the template marks; None if it knows no marks. Raises DataError."""
         try:
-            return self._render(messages, tools)
+            with suppress(Exception):
+                return self._render(messages, tools)
+            return self._render(list(map(_spelled, messages)), tools)  # some put arguments into text as they are
         except Exception as error:  # Templates raise what they like.
             raise row.error(
                 f"the chat template of this model refuses the chat ({first_line(error)}): correct or remove the row."
@@ -176,9 +185,14 @@ class ChatEncoder(MarkedEncoder):
         for stand_in in _stand_ins(messages[index]):
             text, _ = self._write(row, [*messages[:index], stand_in, *messages[index + 1 :]], tools)
             before, _, behind = text.partition(SENTINEL)
-            if text.count(SENTINEL) == 1:
+            if (count := text.count(SENTINEL)) == 1:
                 return before, behind
-        raise row.error(f"the chat template of this model does not write message {index + 1}: remove the row.")
+            if count == 0:
+                break
+        role = messages[index]["role"]
+        raise row.error(
+            f"the chat template of this model does not write message {index + 1} ({role}): correct or remove the row."
+        )
 
     def _trimmed(self, text: str, span: Span) -> Span:
         """What a template marks, without what stands before an answer and the space behind the token at its end."""
@@ -213,9 +227,22 @@ def _stand_ins(message: Message) -> list[Message]:
     by_content = {**message, "content": SENTINEL}
     if not (calls := message.get("tool_calls")):
         return [by_content]
-    function = {**calls[0].get("function", calls[0]), "name": SENTINEL}
-    call = {**calls[0], "function": function} if "function" in calls[0] else function
-    return [{**message, "tool_calls": [call, *calls[1:]]}, by_content]
+    return [{**message, "tool_calls": [_call(calls[0], name=SENTINEL), *calls[1:]]}, by_content]
+
+
+def _call(call: Mapping[str, Any], **changes: Any) -> Message:
+    """A call whose function has these changes."""
+    function = {**call.get("function", call), **changes}
+    return {**call, "function": function} if "function" in call else function
+
+
+def _spelled(message: Message) -> Message:
+    """The message with the arguments of its calls as JSON."""
+    calls = []
+    for call in message.get("tool_calls", ()):
+        told = call.get("function", call)["arguments"]
+        calls.append(_call(call, arguments=told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)))
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def read_message(row: Row, given: Any) -> Message:
@@ -227,11 +254,24 @@ def read_message(row: Row, given: Any) -> Message:
     content = message.get("content")
     if isinstance(content, list) and all(isinstance(part, Mapping) and "text" in part for part in content):
         message["content"] = content = "".join(part["text"] for part in content)
-    if content is None and message.get("tool_calls"):
-        message["content"] = content = ""
+    if "function_call" in message:
+        raise row.error("a function_call, which templates do not write: tell it in tool_calls, and its result as tool.")
+    if calls := _parsed(message.get("tool_calls")):
+        message |= {"content": content or "", "tool_calls": [_read_call(row, one) for one in calls]}
+        content = message["content"]
     if not isinstance(message.get("role"), str) or not isinstance(content, str):
         raise row.error("a message has no role, or no text as its content: correct or remove the row.")
     return message
+
+
+def _read_call(row: Row, given: Any) -> Message:
+    """A call of a tool, of which OpenAI's files have the arguments as JSON. Raises DataError."""
+    function = given.get("function", given) if isinstance(given, Mapping) else {}
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise row.error("a call of a tool has no name: correct or remove the row.")
+    arguments = function.get("arguments") or {}
+    told = _parsed(arguments)
+    return _call(given, arguments=told if isinstance(told, Mapping) else arguments)
 
 
 def _is_learned(message: Message) -> bool:

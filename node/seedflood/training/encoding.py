@@ -20,11 +20,12 @@ MARKS = ("⟦", "⟧")
 class Encoder(ABC):
     """Makes examples of rows. Raises DataError for rows and label words that cannot be used.
 
-    columns: the columns of text that a row must have. label_column: of the label, or of what is learned, if that is a
-    column of its own. objective: what is measured on the examples.
+    columns: the columns of text that a row must have. besides: what else is read if a row has it. label_column: of the
+    label, or of what is learned, if that is a column of its own. objective: what is measured on the examples.
     """
 
     columns: tuple[str, ...]
+    besides: tuple[str, ...] = ()
     label_column: str | None = None
     objective: Objective
     tokens_min = 1

@@ -134,8 +134,9 @@ class Task:
         """What was understood of the rows, for people to check before anything is trained. Raises DataError."""
         looked_at = range(min(LOOKED_AT, len(self.train_rows)))
         examples = self._encoded(looked_at)
-        label = self.encoder.label_column
-        columns = [*(name for name in self.encoder.columns if name != label), *([] if label is None else [label])]
+        label, here = self.encoder.label_column, self.train_rows[0].columns
+        read = *self.encoder.columns, *(name for name in self.encoder.besides if name in here)
+        columns = [*(name for name in read if name != label), *([] if label is None else [label])]
         return {
             "task": self.name,
             "rows": self._rows_of_run,
@@ -145,7 +146,7 @@ class Task:
             "held_out": self.copies is not None,
             "copies": self.copies or 0,
             "columns": columns,
-            "unused": [str(name) for name in self.train_rows[0].columns if name not in columns],
+            "unused": [str(name) for name in here if name not in columns],
             "looked_at": len(examples),
             "tokens_per_row": round(sum(len(example.tokens) for example in examples) / len(examples), 1),
             "cut": sum(example.is_cut for example in examples),
