@@ -62,6 +62,23 @@ def test_columns_tell_the_task(guess, row, task):
     assert guess({**row, "n": 1}, {**row, "n": 2}) == task
 
 
+@pytest.mark.parametrize(
+    ("row", "said", "found"),
+    [
+        ({"instruction": "a", "response": "b"}, {}, {"template": "{instruction}\n", "label_column": "response"}),
+        ({"instruction": "a", "output": "b"}, {"template": "{instruction} "}, {"label_column": "output"}),
+        ({"prompt": "a", "completion": "b", "label": True}, {}, {}),
+        ({"question": "a", "answer": "b"}, {"template": "{question}", "label_column": "answer"}, {}),
+    ],
+)
+def test_columns_of_completions_are_found_if_the_task_is_said(guess, row, said, found):
+    assert guess(row, {**row, "n": 1}, task="completion", **said) == found
+
+
+def test_the_column_of_chats_is_found_if_the_task_is_said(guess):
+    assert guess({"conversations": []}, {"conversations": [], "n": 1}, task="chat") == {"label_column": "conversations"}
+
+
 def test_completions_that_are_called_good_or_bad_are_not_all_learned_unasked(guess):
     """Rows of KTO."""
     rows = [{"prompt": "a", "completion": "b", "label": one} for one in (True, False)]

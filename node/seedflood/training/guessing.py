@@ -5,10 +5,11 @@ Only commands that make a run guess, and write what they have guessed into it: a
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from seedflood.config import read_objective
-from seedflood.errors import ConfigError
+from seedflood.errors import ConfigError, DataError
 from seedflood.training.formats import choose_format
 from seedflood.training.rows import Splits
 from seedflood.training.sources import read_data
@@ -64,6 +65,10 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
         named = ", ".join(map(str, columns))
         raise ConfigError(f'{data} has no column "{label}" (columns: {named}): correct label_column of the run.')
     guessed = _guess(data, splits, said) if said.get("task", "prompted") == "prompted" else {}
+    if said.get("task") in ("completion", "chat"):
+        with suppress(ConfigError, DataError):  # of columns that do not tell
+            told = _guess(data, splits, {key: value for key, value in said.items() if key != "task"})
+            guessed = {key: told[key] for key in told.keys() - said.keys() if told["task"] == said["task"]}
     if said.get("task") == "reward":
         found = _first_of(PROMPTS, columns), _first_of(RIGHT_ANSWERS, columns)
         usual = {"template": found[0] and f"{{{found[0]}}}", "label_column": found[1]}
