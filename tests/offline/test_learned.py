@@ -150,6 +150,16 @@ def peers(base, tmp_path):
     return str(path)
 
 
+@pytest.mark.parametrize(("data", "rows"), [("#test", 40), ("#train,test", 40), ("/test.jsonl#test", 40), ("", 16)])
+def test_a_split_that_is_named_is_evaluated_whole(monkeypatch, capsys, tmp_path, data, rows):
+    for split, count in (("train", 64), ("test", 40)):
+        texts = (json.dumps({"text": f"the film was good {place}"}) + "\n" for place in range(count))
+        (tmp_path / f"{split}.jsonl").write_text("".join(texts))
+    options = "--model", "embedded", "--task", "lm", "--data", f"{tmp_path}{data}"
+    code, out, _ = run_command(monkeypatch, capsys, "evaluate", *options, "--json")
+    assert (code, json.loads(out)["rows"]) == (0, rows)
+
+
 @pytest.mark.parametrize("kind", ["output", "adapter"])
 def test_what_is_exported_says_what_it_is_and_how_to_make_it_again(monkeypatch, capsys, peers, tmp_path, kind):
     folder = tmp_path / "exported"

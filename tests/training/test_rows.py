@@ -54,6 +54,7 @@ def test_rows_that_are_all_the_same_cannot_be_divided():
         (("train", "validation", "test"), (), ("train", "validation")),
         (("train", "validation", "test"), ("train", "test"), ("train", "test")),
         (("a", "b"), ("b", "a"), ("b", "a")),
+        (("a", "b"), ("b", "b"), ("b", "b")),
     ],
 )
 def test_splits_are_train_and_validation_unless_others_are_named(splits, wanted, chosen):

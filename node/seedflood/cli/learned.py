@@ -24,7 +24,7 @@ from seedflood.cli.options import (
     show_facts,
     with_guess,
 )
-from seedflood.config import EMBEDDED, Settings, check_folders, load_course, load_settings, merge, pick
+from seedflood.config import EMBEDDED, Settings, check_folders, divide_data, load_course, load_settings, merge, pick
 from seedflood.errors import DivergenceError, UsageError
 
 AdapterOption = Annotated[
@@ -57,7 +57,7 @@ def evaluate(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help=f"{DATA_HELP}. All rows of a single file count."),
+        typer.Option(help=f"{DATA_HELP}. All rows of a single file, or of a single split (ROWS#test), count."),
     ] = None,
     run: RunOption = None,
     overrides: SetOption = None,
@@ -87,7 +87,8 @@ def evaluate(
     elif file is not None:
         flags = with_guess(flags, task, None)
     if data is not None and file is None:
-        flags.setdefault("node", {})["data"] = data
+        place, splits = divide_data(data)
+        flags.setdefault("node", {})["data"] = f"{place}#{splits[0]},{splits[0]}" if len(splits) == 1 else data
     of_run, has_state = flags.get("run", {}), peers is not None
     if has_state and file is not None:  # its rows may be read otherwise than those of the run
         flags = {**flags, "run": {key: value for key, value in of_run.items() if key != "objective"}}

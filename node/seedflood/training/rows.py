@@ -75,7 +75,7 @@ def rows_in_memory(rows: Iterable[Mapping[str, Any]], name: str) -> list[Row]:
 def choose_splits(readers: Mapping[str, Reader], wanted: Sequence[str], name: str) -> Splits:
     """Reads training and validation rows. wanted: the names of the splits to train and to evaluate on. What it leaves
     out is "train" and "validation", or the only split there is if that is not "test", and a share of the training rows.
-    Raises DataError."""
+    One split named twice is both. Raises DataError."""
     if not wanted and "train" not in readers and (len(readers) > 1 or "test" in readers):
         first = next(iter(readers))
         raise DataError(f"{name} has no split train: name one of {', '.join(readers)} behind it, as in {name}#{first}.")
@@ -84,7 +84,7 @@ def choose_splits(readers: Mapping[str, Reader], wanted: Sequence[str], name: st
     for one in wanted:
         if one not in readers:
             raise DataError(f'{name} has no split "{one}": it has {", ".join(readers)}.', path=name)
-    if validation in readers and validation != train:
+    if validation in readers and (validation != train or len(wanted) > 1):
         return Splits(readers[train](), readers[validation]())
     return hold_out(readers[train](), name)
 
