@@ -1,13 +1,15 @@
 import shutil
 
+import datasets
 import pytest
 from reference import VOCABULARY, tiny_base, tiny_settings
 
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.errors import ModelError
+from seedflood.errors import DataError, ModelError
 from seedflood.training.evaluation import evaluate
 from seedflood.training.files import read_file
+from seedflood.training.guessing import guess_objective
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import digest_model, load_model, with_tokens
 from seedflood.training.tasks import task_of_rows
@@ -65,7 +67,43 @@ def test_a_token_that_the_model_does_not_know_is_refused(rows):
     with pytest.raises(ModelError, match=rf"token \d+ .one., and the model knows {VOCABULARY}: take the tokenizer"):
         load_rows(tiny_settings(**PROMPTED), NodeSettings(data=str(rows)), base).describe()
     with pytest.raises(ModelError, match="take the tokenizer that the model was trained with"):
-        task_of_rows(tiny_settings(**PROMPTED), base.tokenizer, read_file(rows).rows, VOCABULARY).validation_examples  # noqa: B018
+        task_of_rows(tiny_settings(**PROMPTED), base.tokenizer, read_file(rows), VOCABULARY).validation_examples  # noqa: B018
+
+
+def named_rows(path, names):
+    rows = datasets.Dataset.from_list([{"text": f"film {place}", "label": place % 2} for place in range(8)])
+    rows.cast_column("label", datasets.ClassLabel(names=names)).to_parquet(path)
+
+
+@pytest.mark.parametrize("names", [["good", "bad"], ["awful", "bad"]])
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_table_that_counts_labels_in_another_order_than_the_run_is_refused(tmp_path, split, names):
+    """They were learned, or evaluated, as other labels."""
+    for one in ("train", "validation"):
+        named_rows(tmp_path / f"{one}.parquet", names if one == split else ["bad", "good"])
+    settings, base = tiny_settings(**PROMPTED), tiny_base()
+    problem = (
+        r'label \d in column "label" is called (good|bad), and that is number (0|1) of label_words: write the names'
+    )
+    with pytest.raises(DataError, match=problem):
+        load_rows(settings, NodeSettings(data=str(tmp_path)), base)
+    with pytest.raises(DataError, match=problem):
+        guess_objective(str(tmp_path), PROMPTED)
+    with pytest.raises(DataError, match=problem):
+        task_of_rows(settings, base.tokenizer, read_file(tmp_path / f"{split}.parquet"), VOCABULARY)
+
+
+def test_names_of_labels_that_are_no_label_words_may_be_any(tmp_path):
+    for one in ("train", "validation"):
+        named_rows(tmp_path / f"{one}.parquet", ["negative", "positive"])
+    assert load_rows(tiny_settings(**PROMPTED), NodeSettings(data=str(tmp_path)), tiny_base()).describe()["rows"] == 8
+
+
+def test_files_of_a_split_that_name_labels_differently_are_refused(tmp_path):
+    for number, names in enumerate((["bad", "good"], ["awful", "good"])):
+        named_rows(tmp_path / f"train-{number}.parquet", names)
+    with pytest.raises(DataError, match=r"train-0.parquet and .*train-1.parquet name labels differently"):
+        load_rows(tiny_settings(**PROMPTED), NodeSettings(data=str(tmp_path)), tiny_base())
 
 
 def test_a_token_for_padding_that_the_model_does_not_know_is_not_used(rows):

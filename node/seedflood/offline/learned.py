@@ -80,12 +80,12 @@ def evaluate_any(
     if file is None and has_state:
         rebuilt = rebuild(settings)
         return rebuilt.trainer.evaluate(), rebuilt.steps
-    rows = None if file is None else read_file(file).rows
+    table = None if file is None else read_file(file)
     (base, steps), run = load(settings, has_state=has_state, adapter=adapter), settings.run
-    if rows is None:
+    if table is None:
         task = load_rows(run, settings.node, base)
     else:
-        task = task_of_rows(read_as or run, base.tokenizer, rows, base.causal.vocabulary_size)
+        task = task_of_rows(read_as or run, base.tokenizer, table, base.causal.vocabulary_size)
     return evaluate(base.causal, task), steps
 
 

@@ -93,6 +93,10 @@ def _read_files(folder: Path, paths: list[Path]) -> Table:
         names = ", ".join(str(path.relative_to(folder)) for path in paths[:4])
         raise DataError(f"{folder} has files of several kinds ({names}): name the one that is meant.", path=str(folder))
     tables = [read_file(path) for path in paths]
+    if other := next((n for n, one in enumerate(tables) if one.label_names != tables[0].label_names), 0):
+        raise DataError(
+            f"{paths[0]} and {paths[other]} name labels differently: write the names in place of the numbers."
+        )
     return Table([row for table in tables for row in table.rows], tables[0].label_names)
 
 

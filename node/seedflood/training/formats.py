@@ -16,7 +16,7 @@ from seedflood import embedded
 from seedflood.config import ObjectiveSettings
 from seedflood.errors import ConfigError
 from seedflood.training.rewards.scores import columns_of
-from seedflood.training.rows import Row
+from seedflood.training.rows import Row, Table
 from seedflood.training.sources import EmbeddedSource, HubSource, Source
 
 
@@ -26,6 +26,9 @@ class Format:
 
     def check(self, row: Row) -> None:
         """Raises DataError if a row has not the columns, or no label, that this format reads."""
+
+    def check_names(self, table: Table) -> None:
+        """Raises DataError if a table that names its labels counts them in another order than this format."""
 
 
 BOOLEANS = {"false": ("false", "no", "0"), "true": ("true", "yes", "1")}
@@ -43,6 +46,14 @@ class PromptFormat(Format):
     def check(self, row: Row) -> None:
         row.texts(fields_of(self.template))
         self.label(row)
+
+    def check_names(self, table: Table) -> None:
+        for place, name in enumerate(table.label_names.get(self.label_column, ())):
+            if name in self.label_words and self.label_words.index(name) != place:
+                raise table.rows[0].error(
+                    f'label {place} in column "{self.label_column}" is called {name}, and that is number '
+                    f"{self.label_words.index(name)} of label_words: write the names in place of the numbers."
+                )
 
     def label(self, row: Row) -> int:
         """The index of a row's label. Raises DataError."""

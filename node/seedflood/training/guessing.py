@@ -74,8 +74,10 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
         usual = {"template": found[0] and f"{{{found[0]}}}", "label_column": found[1]}
         guessed = {key: value for key, value in usual.items() if value is not None and key not in said}
     form = choose_format(read_objective({**guessed, **said}), columns)
-    for row in (*rows, *splits.validation.rows):
-        form.check(row)
+    for table in (splits.train, splits.validation):
+        form.check_names(table)
+        for row in table.rows:
+            form.check(row)
     if len(rows) < hosts:
         raise ConfigError(f"{len(rows)} rows to train cannot be shared by {hosts} nodes: use fewer (--nodes).")
     return guessed

@@ -19,7 +19,7 @@ from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import BUILT_IN, Format, choose_format
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.rows import Row, Splits, rows_in_memory
+from seedflood.training.rows import Row, Splits, Table, rows_in_memory
 from seedflood.training.shards import Shard
 from seedflood.training.sources import EmbeddedSource, read_data
 
@@ -181,13 +181,17 @@ def load_task(
     splits = read_rows(settings.objective, data)
     train, validation = splits.train.rows, splits.validation.rows
     form = choose_format(settings.objective, train[0].columns)
+    form.check_names(splits.train)
+    form.check_names(splits.validation)
     encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
     return Task(encoder, train, validation, settings, _shard(shard), copies=splits.copies)
 
 
-def task_of_rows(settings: RunSettings, tokenizer: Any, rows: Sequence[Row], vocabulary_size: float) -> Task:
+def task_of_rows(settings: RunSettings, tokenizer: Any, table: Table, vocabulary_size: float) -> Task:
     """A task that has these rows alone, all of them to evaluate on. Raises DataError or ConfigError."""
+    rows = table.rows
     form = choose_format(settings.objective, rows[0].columns)
+    form.check_names(table)
     return Task(_encoder(settings.objective, tokenizer, form, vocabulary_size), rows, rows, settings, Shard())
 
 
