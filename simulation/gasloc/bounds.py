@@ -40,7 +40,7 @@ BOUNDS: dict[str, Bound] = {
     "Gasloc.shown": fixed(FIGURES_MAX),
     "Ledger._accounts": origins,
     "Pace._heard": origins,
-    "Pace._throughput": origins,
+    "Pace.throughput": origins,
     "Pace.slow": origins,
     "Serve._places": fixed(PLACES + LAST_PLACES),
     "Serve._rest_until": origins,

@@ -15,10 +15,7 @@ def follow(now: P, then: P, transitions: Mapping[P, tuple[P, ...]]) -> P:
 
 
 class PhaseMachine(Generic[P]):
-    """Goes from phase to phase as a table allows.
-
-    transitions: of each algorithm: what may follow each phase.
-    """
+    """Goes from phase to phase as a table allows. transitions: of each algorithm: what may follow each phase."""
 
     transitions: Mapping[P, tuple[P, ...]]
 

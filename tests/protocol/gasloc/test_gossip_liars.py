@@ -183,7 +183,7 @@ def test_a_neighbour_that_sends_nothing_costs_no_more_than_the_bound():
     world.finish()
     assert "late" in world.reasons()
     assert all(seconds <= allowed for seconds, allowed in honest.waits)
-    assert honest.gasloc.pace.throughput(liar.origin) < 1e6
+    assert honest.gasloc.pace.throughput[liar.origin] < 1e6
 
 
 def test_neighbours_cannot_hold_us_up_one_after_the_other():

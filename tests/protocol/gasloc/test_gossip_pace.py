@@ -63,7 +63,7 @@ def test_a_transfer_that_did_not_end_says_that_the_link_is_slower():
     pace = make_pace(throughput_min=1e6)
     for _ in range(6):
         pace.failed(PEER)
-    assert pace.throughput(PEER) == 1e6 / 64
+    assert pace.throughput[PEER] == 1e6 / 64
     assert pace.slow[PEER] >= 2
 
 

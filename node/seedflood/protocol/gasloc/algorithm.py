@@ -80,6 +80,8 @@ class Gasloc(Algorithm):
     _closing_end: the round after our last closing one; None before the first.
     """
 
+    has_spoken = False
+
     def __init__(
         self, rules: GaslocRules, presence: Presence, outbox: Outbox[Outputs], sinks: Sinks, habits: Habits
     ) -> None:
@@ -100,7 +102,6 @@ class Gasloc(Algorithm):
         self._presence = presence
         self._outbox = outbox
         self._local_steps, self._checkpoint_rounds = habits.local_steps or rules.local_steps, habits.checkpoint_rounds
-        self._has_spoken = False
         self.is_restored = self.is_computing = False
         self._ahead = self._checkpoint_at = 0
         self._asked_at = (0.0, 0)
@@ -111,10 +112,6 @@ class Gasloc(Algorithm):
         """Figures of the compute side, which are shown beside ours."""
 
     # What the swarm says of us
-
-    @property
-    def has_spoken(self) -> bool:
-        return self._has_spoken
 
     @property
     def is_forgetful(self) -> bool:
@@ -345,8 +342,8 @@ class Gasloc(Algorithm):
         stands = self.round >= self._rules.rounds  # who has not come to the end takes what the others have
         if self._has_ended:
             self.round = self._rules.rounds
-        if not self._has_spoken:
-            self._has_spoken = True
+        if not self.has_spoken:
+            self.has_spoken = True
             word = self._presence.membership.spoken(self._presence.ours.origin)
             if word is not None and self.has_ended(word):  # it may come to hold another replica than it stated
                 self._presence.go_on(word)

@@ -23,7 +23,6 @@ norm that is the same on all hosts. Anybody can make keys until one comes first;
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.pace import Pace
@@ -44,7 +43,8 @@ class Choice:
         self._lottery = Lottery(rules.run_seed)
         self._rules = rules
         self._bounds = bounds
-        self._presence = presence
+        self._membership = presence.membership
+        self._neighbours = presence.neighbours
         self._pace = pace
         self._origin = presence.ours.origin
         self._most: dict[OriginId, int] = {}
@@ -81,7 +81,7 @@ class Choice:
         if result.digest == self.made():
             return False
         answers = self._answers()
-        near = {answers[one] for origin, one in self._told() if origin in self._presence.neighbours}
+        near = {answers[one] for origin, one in self._told() if origin in self._neighbours}
         self._until |= dict.fromkeys({*answers.values()} - near | {answers.get(result, result.author)}, now)
         return True
 
@@ -96,8 +96,8 @@ class Choice:
         if self.holders(result) or now >= self._until.get(self.answers_for(result), now):
             return False
         rounds, has_it = self._rules.rounds, {origin for origin, one in self._told() if one == result}
-        done = {word.origin for word in self._words() if has_finished(word, rounds)} - has_it
-        graph = known_graph(self._presence.membership, done if len(has_it) == 1 else (), rounds=rounds)
+        done = {word.origin for word in self._membership.words() if has_finished(word, rounds)} - has_it
+        graph = known_graph(self._membership, done if len(has_it) == 1 else (), rounds=rounds)
         return not has_it.isdisjoint(distances(graph, self._origin))
 
     def wake_at(self, now: float) -> float:
@@ -105,51 +105,54 @@ class Choice:
 
     def holders(self, result: Result) -> list[OriginId]:
         """The neighbours that state it."""
-        words = ((peer, self._presence.membership.spoken(peer)) for peer in self._presence.neighbours)
+        words = ((peer, self._membership.spoken(peer)) for peer in self._neighbours)
         return [peer for peer, word in words if word is not None and _digest_of(word) == result.digest]
 
     def made(self) -> bytes | None:
         """The digest that more than half of the others state. Those that left before the end of the run, or were
         removed, do not count; those that were never met do."""
-        others = [word for word in self._words() if word.origin != self._origin]
+        others = [word for word in self._membership.words() if word.origin != self._origin]
         left = sum(word.has_left and not has_finished(word, self._rules.rounds) for word in others)
-        expected = self._rules.clients - self._presence.membership.absentees() - 1
+        expected = self._rules.clients - self._membership.absentees() - 1
         most = max(len(others), expected) - left
         told = Counter(digest for word in others if (digest := _digest_of(word)) is not None)
         return next((digest for digest, count in told.most_common(1) if 2 * count > most), None)
 
     def equal(self) -> set[OriginId]:
         """The hosts, we among them, that state what we hold."""
-        return {word.origin for word in self._words() if self.ours is not None and _digest_of(word) == self.ours.digest}
+        ours, words = self.ours, self._membership.words()
+        return {word.origin for word in words if ours is not None and _digest_of(word) == ours.digest}
 
     def unequal(self) -> set[OriginId]:
         """The hosts that hold something else at the end."""
-        told = {word.origin for word in self._words() if _digest_of(word) is not None}
+        told = {word.origin for word in self._membership.words() if _digest_of(word) is not None}
         return told - self.equal() if self.ours is not None else set()
 
     def awaited(self, *, with_away: bool) -> set[OriginId]:
         """The hosts that take part, that we can reach (also by way of hosts that still join), and that do not hold what
         we hold. Who has finished with another replica may have heard of too few, and still come for this one.
         with_away: also those that have come to the closing rounds, and that we cannot reach."""
-        members, rounds = list(self._presence.membership.all()), self._rules.rounds
+        members, rounds = self._membership.all(), self._rules.rounds
         reached = distances(stated_edges(members), self._origin).keys()
         found = {one.origin for one in members if takes_part(one, rounds)} & reached
         if with_away:
-            words = (word for word in self._words() if not word.has_left)
+            words = (word for word in self._membership.words() if not word.has_left)
             found |= {word.origin for word in words if self._rules.is_closing(stated(word).round)}
         return found - self.equal() - {self._origin}
 
     def _way_seconds(self, author: OriginId) -> float:
         """How long it may take until a replica has come from its host to here, or from here to there."""
-        graph = known_graph(self._presence.membership, rounds=self._rules.rounds)
+        graph = known_graph(self._membership, rounds=self._rules.rounds)
         hops = 1 + distances(graph, self._origin).get(author, 1)
         size = self._rules.content_bytes_max
         return hops * self._bounds.transfer_seconds(size, None, self._pace.hop_seconds)
 
     def _told(self) -> list[tuple[OriginId, Result]]:
         """What hosts hold at the end, by their word, of authors that we know."""
-        told = [(word.origin, result) for word in self._words() if (result := stated(word).result) is not None]
-        return [(origin, result) for origin, result in told if result.author in self._presence.membership]
+        told = [
+            (word.origin, result) for word in self._membership.words() if (result := stated(word).result) is not None
+        ]
+        return [(origin, result) for origin, result in told if result.author in self._membership]
 
     def _answers(self) -> dict[Result, OriginId]:
         """By replica that any host states: who answers for it."""
@@ -158,9 +161,6 @@ class Choice:
             others = origin, answers.get(result, origin)
             answers[result] = result.author if result.author in others else min(others)
         return answers
-
-    def _words(self) -> Iterable[Member]:
-        return self._presence.membership.words()
 
 
 def _digest_of(word: Member) -> bytes | None:

@@ -264,16 +264,13 @@ class Exchange:
 
     def remind(self) -> None:
         """Called now and then: repeats what may have been lost."""
-        for partner, pairing in self._pairings.items():
-            if self.is_open and pairing.stage in (PairStage.OFFERED, PairStage.MOVING):
-                self._carrier.say(partner, pairing.ours)
+        for partner in self._pairings:
+            self._offer_again(partner)
         for partner, _ in self._ledger.doubts():
             self._remind(partner)
 
     def connected(self, peer: OriginId) -> None:
-        pairing = self._pairings.get(peer)
-        if self.is_open and pairing is not None and pairing.stage in (PairStage.OFFERED, PairStage.MOVING):
-            self._carrier.say(peer, pairing.ours)
+        self._offer_again(peer)
         self._remind(peer)
 
     def disconnected(self, peer: OriginId) -> None:
@@ -342,7 +339,6 @@ class Exchange:
         if pairing.stage is PairStage.HELD and pairing.is_decider:
             self._outbox.order(Drop(pairing.ours.round, pairing.partner))
         pairing.enter(PairStage.SKIPPED)
-        pairing.reason = reason
         self.skipped += 1
         if pairing.theirs is not None:
             self._carrier.stop(pairing.partner, pairing.theirs.digest)
@@ -358,6 +354,11 @@ class Exchange:
 
     def _decline(self, peer: OriginId, offer: Offer, reason: Reason) -> None:
         self._carrier.say(peer, Decline(Kind.ROUND, offer.round, reason, max(self.round, 0)))
+
+    def _offer_again(self, partner: OriginId) -> None:
+        pairing = self._pairings.get(partner)
+        if self.is_open and pairing is not None and pairing.stage in (PairStage.OFFERED, PairStage.MOVING):
+            self._carrier.say(partner, pairing.ours)
 
     def _remind(self, partner: OriginId) -> None:
         """Asks the partner for its decision, if we are prepared for a pair with it."""

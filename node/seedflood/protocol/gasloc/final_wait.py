@@ -61,7 +61,7 @@ class FinalWait:
         linked, away = behind(membership, ours, told, self.round, still)
         if now >= self._end(now):
             linked = set()
-        return linked if self._is_patience_over(now) else linked | away
+        return linked | away if now < self.wake_at() else linked
 
     @property
     def longest_seconds(self) -> float:
@@ -69,6 +69,7 @@ class FinalWait:
         return LAST_PATIENCES * self._pace.patience_seconds
 
     def wake_at(self) -> float:
+        """When those that are away are waited for no more."""
         return self.since + self._patience.linger_seconds
 
     @property
@@ -79,14 +80,11 @@ class FinalWait:
         """Were fewer hosts met than the run has? They are waited for like those that are away."""
         membership = self._presence.membership
         met = sum(member.has_spoken for member in membership.all()) + membership.absentees()
-        return met < self._rules.clients and not self._is_patience_over(now) and not self._have_gone_on
+        return met < self._rules.clients and now < self.wake_at() and not self._have_gone_on
 
     def _end(self, now: float) -> float:
         """Until when we wait for hosts that do not come."""
-        is_late = now >= self.since + self._patience.linger_seconds + self.longest_seconds
+        is_late = now >= self.wake_at() + self.longest_seconds
         if is_late or self._talk.swarm_round() >= self.round:
             self._half_since = min(self._half_since, now)
         return self._half_since + self.longest_seconds
-
-    def _is_patience_over(self, now: float) -> bool:
-        return now >= self.since + self._patience.linger_seconds

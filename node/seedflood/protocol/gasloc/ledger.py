@@ -85,10 +85,6 @@ class Ledger:
         """The last round in which anything was offered; -1 before."""
         return max((account.offered_round for account in self._accounts.values()), default=-1)
 
-    def offered(self, partner: OriginId) -> tuple[int, bytes]:
-        account = self._account(partner)
-        return account.offered_round, account.offered_digest
-
     def doubt(self, partner: OriginId) -> LedgerEntry | None:
         """The pair with this partner that we are prepared for."""
         account = self._accounts.get(partner)
@@ -138,7 +134,10 @@ class Ledger:
         """A checkpoint is loaded (0: the base model). Returns the parts that it lacks; they will be in the next one."""
         self.serial = 1 + max([serial, *(one.serial for _, one in self.entries())])
         lacking = [(origin, one) for origin, one in self.entries() if one.serial > serial]
-        self._count_into_next(lacking)
+        for _, one in lacking:
+            one.serial = self.serial
+        for origin in {origin for origin, _ in lacking}:
+            self._write(origin)
         return lacking
 
     def replaced(self) -> list[tuple[OriginId, int]]:
@@ -162,12 +161,6 @@ class Ledger:
             self._accounts[origin].entries.remove(one)
             self._write(origin)
         return [(origin, one.round) for origin, one in done]
-
-    def _count_into_next(self, parts: list[tuple[OriginId, LedgerEntry]]) -> None:
-        for _, one in parts:
-            one.serial = self.serial
-        for origin in {origin for origin, _ in parts}:
-            self._write(origin)
 
     def _account(self, partner: OriginId) -> Account:
         return self._accounts.setdefault(partner, Account())

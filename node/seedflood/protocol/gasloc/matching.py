@@ -67,11 +67,6 @@ class Matching:
         self._edges: dict[OriginId, list[Edge]] = {}
         self._taken: dict[Edge, bool] = {}
 
-    @property
-    def looked_at(self) -> int:
-        """Of how many hosts the links were asked for."""
-        return len(self._edges)
-
     def partners(self, origin: OriginId) -> tuple[OriginId, ...]:
         """In order; none if it has none in this round."""
         edges = [edge for edge in self._edges_at(origin) if self._is_taken(edge)]

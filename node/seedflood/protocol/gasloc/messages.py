@@ -5,7 +5,6 @@ checked here and nowhere else: what `decode` returns is well-formed.
 """
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -121,44 +120,56 @@ class Outcome(NamedTuple):
 
 Saying = Progress | Offer | Accept | Decline | Want | Chunk | Kept | Outcome
 
-_PROGRESS, _OFFER, _ACCEPT, _DECLINE, _WANT, _CHUNK, _KEPT, _OUTCOME = range(1, 9)
 
-_PROGRESS_FORM = struct.Struct(">BQB")
-_OFFER_FORM = struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")
-_ACCEPT_FORM = struct.Struct(f">B{DIGEST_BYTES}sQ")
-_DECLINE_FORM = struct.Struct(">BBQBQ")
-_WANT_FORM = struct.Struct(f">B{DIGEST_BYTES}s")
+class _Tag(IntEnum):
+    """The first byte of a message."""
+
+    PROGRESS = 1
+    OFFER = 2
+    ACCEPT = 3
+    DECLINE = 4
+    WANT = 5
+    CHUNK = 6
+    KEPT = 7
+    OUTCOME = 8
+
+
+_PROGRESS = struct.Struct(">BQB")
+_OFFER = struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")
+_ACCEPT = struct.Struct(f">B{DIGEST_BYTES}sQ")
+_DECLINE = struct.Struct(">BBQBQ")
+_WANT = struct.Struct(f">B{DIGEST_BYTES}s")
 _CHUNK_HEAD = struct.Struct(f">B{KEY_BYTES}sQI")
-_KEPT_FORM = struct.Struct(f">BQ{DIGEST_BYTES}s")
-_OUTCOME_FORM = struct.Struct(">BQB")
+_KEPT = struct.Struct(f">BQ{DIGEST_BYTES}s")
+_OUTCOME = struct.Struct(">BQ?")
 
 
 def encode(saying: Saying) -> bytes:
     match saying:
         case Chunk(key, offset, data):
-            return b"".join((_CHUNK_HEAD.pack(_CHUNK, key, offset, checksum(key, offset, data)), data))
+            return b"".join((_CHUNK_HEAD.pack(_Tag.CHUNK, key, offset, checksum(key, offset, data)), data))
         case Progress(round_, is_active, can_serve):
-            return _PROGRESS_FORM.pack(_PROGRESS, round_, is_active | can_serve << 1)
+            return _PROGRESS.pack(_Tag.PROGRESS, round_, is_active | can_serve << 1)
         case Offer(kind, round_, digest, size, degree, encoding):
             name = encoding.encode()
-            return _OFFER_FORM.pack(_OFFER, kind, round_, digest, size, degree, len(name)) + name
-        case Accept(digest, start):
-            return _ACCEPT_FORM.pack(_ACCEPT, digest, start)
-        case Decline(kind, round_, reason, now):
-            return _DECLINE_FORM.pack(_DECLINE, kind, round_, reason, now)
-        case Want(digest):
-            return _WANT_FORM.pack(_WANT, digest)
-        case Kept(round_, digest):
-            return _KEPT_FORM.pack(_KEPT, round_, digest)
-        case Outcome(round_, is_mixed):
-            return _OUTCOME_FORM.pack(_OUTCOME, round_, is_mixed)
+            return _OFFER.pack(_Tag.OFFER, kind, round_, digest, size, degree, len(name)) + name
+        case Accept():
+            return _ACCEPT.pack(_Tag.ACCEPT, *saying)
+        case Decline():
+            return _DECLINE.pack(_Tag.DECLINE, *saying)
+        case Want():
+            return _WANT.pack(_Tag.WANT, *saying)
+        case Kept():
+            return _KEPT.pack(_Tag.KEPT, *saying)
+        case Outcome():
+            return _OUTCOME.pack(_Tag.OUTCOME, *saying)
 
 
 def decode(data: bytes) -> Saying:
     """Undoes `encode`. Raises PeerError for bytes that no host of the run sends."""
     if not data:
         raise PeerError("an empty message", reason="limit")
-    if data[0] == _CHUNK:
+    if data[0] == _Tag.CHUNK:
         return _decode_chunk(data)
     try:
         return _decode(data)
@@ -183,61 +194,37 @@ def _decode_chunk(data: bytes) -> Chunk:
 
 
 def _decode(data: bytes) -> Saying:
-    read = _READERS.get(data[0])
-    if read is None:
-        raise ValueError("nothing is spelled so")
-    return read(data)
-
-
-def _decode_progress(data: bytes) -> Progress:
-    _, round_, flags = _PROGRESS_FORM.unpack(data)
-    return Progress(_check_round(round_), bool(flags & 1), bool(flags & 2))
+    match data[0]:
+        case _Tag.PROGRESS:
+            _, round_, flags = _PROGRESS.unpack(data)
+            return Progress(_check_round(round_), bool(flags & 1), bool(flags & 2))
+        case _Tag.OFFER:
+            return _decode_offer(data)
+        case _Tag.ACCEPT:
+            return Accept(*_ACCEPT.unpack(data)[1:])
+        case _Tag.DECLINE:
+            _, kind, round_, reason, now = _DECLINE.unpack(data)
+            return Decline(Kind(kind), _check_round(round_), Reason(reason), _check_round(now))
+        case _Tag.WANT:
+            return Want(*_WANT.unpack(data)[1:])
+        case _Tag.KEPT:
+            _, round_, digest = _KEPT.unpack(data)
+            return Kept(_check_round(round_), digest)
+        case _Tag.OUTCOME:
+            _, round_, is_mixed = _OUTCOME.unpack(data)
+            return Outcome(_check_round(round_), is_mixed)
+        case _:
+            raise ValueError("nothing is spelled so")
 
 
 def _decode_offer(data: bytes) -> Offer:
-    _, kind, round_, digest, size, degree, length = _OFFER_FORM.unpack_from(data)
-    name = data[_OFFER_FORM.size :]
+    _, kind, round_, digest, size, degree, length = _OFFER.unpack_from(data)
+    name = data[_OFFER.size :]
     if len(name) != length or length > ENCODING_BYTES_MAX:
         raise ValueError("its encoding has another length")
     if not 0 < size <= SIZE_MAX:
         raise ValueError(f"{size} bytes are offered")
     return Offer(Kind(kind), _check_round(round_), digest, size, degree, name.decode("ascii"))
-
-
-def _decode_accept(data: bytes) -> Accept:
-    _, digest, start = _ACCEPT_FORM.unpack(data)
-    return Accept(digest, start)
-
-
-def _decode_decline(data: bytes) -> Decline:
-    _, kind, round_, reason, now = _DECLINE_FORM.unpack(data)
-    return Decline(Kind(kind), _check_round(round_), Reason(reason), _check_round(now))
-
-
-def _decode_want(data: bytes) -> Want:
-    _, digest = _WANT_FORM.unpack(data)
-    return Want(digest)
-
-
-def _decode_kept(data: bytes) -> Kept:
-    _, round_, digest = _KEPT_FORM.unpack(data)
-    return Kept(_check_round(round_), digest)
-
-
-def _decode_outcome(data: bytes) -> Outcome:
-    _, round_, is_mixed = _OUTCOME_FORM.unpack(data)
-    return Outcome(_check_round(round_), bool(is_mixed))
-
-
-_READERS: dict[int, Callable[[bytes], Saying]] = {
-    _PROGRESS: _decode_progress,
-    _OFFER: _decode_offer,
-    _ACCEPT: _decode_accept,
-    _DECLINE: _decode_decline,
-    _WANT: _decode_want,
-    _KEPT: _decode_kept,
-    _OUTCOME: _decode_outcome,
-}
 
 
 def _check_round(round_: int) -> int:

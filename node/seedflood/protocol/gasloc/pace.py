@@ -19,7 +19,6 @@ HYSTERESIS = 1.25
 """A class changes only when a link is past its border by this factor: each change is a statement that floods to
 everyone."""
 
-
 SILENT_SECONDS, SILENT_STEPS, SILENT_EXCHANGES = 60.0, 16, 3
 """A host is silent that comes to no later round for this long, during this many of our own rounds of local steps, and
 during this many exchanges."""
@@ -34,9 +33,10 @@ class Pace:
         self.size = 0
         self.slow: dict[OriginId, int] = {}
         """The class of each link that is slow."""
+        self.throughput: dict[OriginId, float] = {}
+        """In bytes per second, from each neighbour."""
         self._bounds = bounds
         self._delays = delays
-        self._throughput: dict[OriginId, float] = {}
         self._heard: dict[OriginId, tuple[int, float]] = {}
         """The latest round that each host has stated, and when it came to it. Nothing else that it states counts."""
 
@@ -45,14 +45,11 @@ class Pace:
         """The bound of one hop."""
         return max(HOP_SECONDS_MIN, HOP_SAFETY * self._delays.slow_seconds)
 
-    def throughput(self, peer: OriginId) -> float | None:
-        return self._throughput.get(peer)
-
     def wait_seconds(self) -> float:
         return self._bounds.wait_seconds(self.local_seconds, self.hop_seconds)
 
     def transfer_seconds(self, peer: OriginId, size: int) -> float:
-        return self._bounds.transfer_seconds(size, self.throughput(peer), self.hop_seconds)
+        return self._bounds.transfer_seconds(size, self.throughput.get(peer), self.hop_seconds)
 
     def heard(self, rounds: Mapping[OriginId, int], now: float) -> None:
         """These hosts have stated that they are in these rounds."""
@@ -73,14 +70,13 @@ class Pace:
 
     def measured(self, peer: OriginId, bytes_per_second: float) -> None:
         """The throughput of our last transfer from the peer."""
-        known = self._throughput.get(peer)
-        self._throughput[peer] = bytes_per_second if known is None else known + GAIN * (bytes_per_second - known)
+        known = self.throughput.get(peer)
+        self.throughput[peer] = bytes_per_second if known is None else known + GAIN * (bytes_per_second - known)
         self._classify(peer)
 
     def failed(self, peer: OriginId) -> None:
         """A transfer did not end in time: the link is slower than we know."""
-        known = self._throughput.get(peer, self._bounds.throughput_min)
-        self._throughput[peer] = known / 2
+        self.throughput[peer] = self.throughput.get(peer, self._bounds.throughput_min) / 2
         self._classify(peer)
 
     def _classify(self, peer: OriginId) -> None:
@@ -88,7 +84,7 @@ class Pace:
         allowed = self._bounds.slow_share * self.local_seconds
         if not self.size or allowed <= 0:
             return
-        ratio = self.size / self._throughput[peer] / allowed
+        ratio = self.size / self.throughput[peer] / allowed
         known = self.slow.get(peer, 0)
         if 2 ** (known - 1) / HYSTERESIS < ratio <= 2**known * HYSTERESIS or (known == 0 and ratio <= HYSTERESIS):
             return

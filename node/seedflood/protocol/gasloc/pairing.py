@@ -49,7 +49,7 @@ PENDING = (PairStage.OFFERED, PairStage.MOVING, PairStage.KEEPING, PairStage.HEL
 @dataclass(slots=True)
 class Pairing:
     """deadline: when waiting ends. since: when the pairing began. lost_at: since when the link is down. has_kept: the
-    partner has said that our parameters are on its disk. reason: why the pair was skipped."""
+    partner has said that our parameters are on its disk."""
 
     partner: OriginId
     is_decider: bool
@@ -60,7 +60,6 @@ class Pairing:
     theirs: Offer | None = None
     has_kept: bool = False
     lost_at: float | None = None
-    reason: str = ""
 
     def enter(self, stage: PairStage) -> None:
         """Raises AssertionError, having changed nothing, if the stage may not follow."""

@@ -40,11 +40,8 @@ finishing: the run stops before its last step."""
 
 
 class Lifecycle(PhaseMachine[Phase]):
-    """The phase of a node; only `enter` changes it.
-
-    is_joining: the node has not spoken yet in this life. A node that leaves while it joins never
-    does, nor does a relay.
-    """
+    """The phase of a node; only `enter` changes it. is_joining: the node has not spoken yet in this life. A node that
+    leaves while it joins never does, nor does a relay."""
 
     transitions = TRANSITIONS
 
