@@ -87,8 +87,7 @@ class Disk:
         """The frontier of all that is here."""
         frontier = Frontier()
         for closed in self.closed.values():
-            for one in closed.frontier:
-                frontier.add_held(one)
+            frontier.add_held(closed.frontier)
         for bundle in self.bundles:
             frontier.add(bundle.origin, bundle.first_covered, bundle.last)
         return frontier

@@ -105,17 +105,15 @@ class Checked:
                 assert not asked.covers(part.frontier)
                 assert part.epoch > later, "sums come in the order of their epochs"
                 later = part.epoch
-                for one in part.frontier:
-                    asker.add_held(one)
+                asker.add_held(part.frontier)
             else:
                 assert len(part) <= limit
                 assert not any(asked.holds(*one.span) or self.is_summed(one) for one in part)
                 for one in part:
                     assert asker.add_new(*one.span), "it was told before"
         everything = Frontier()
-        for held in (summed.held() for summed in sums.values()):
-            for one in held:
-                everything.add_held(one)
+        for summed in sums.values():
+            everything.add_held(summed.held())
         for one in self.bundles:
             everything.add(*one.span)
         assert asker.covers(everything.held())

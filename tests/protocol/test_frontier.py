@@ -168,7 +168,7 @@ def test_whatever_is_held_no_more_is_told_than_others_accept(origins) -> None:
     """origins: (origin, mark, ranges above it)."""
     frontier = Frontier()
     for origin, mark, ranges in origins:
-        frontier.add_held(Held(origin, mark, tuple((mark + 2 * k + 1, mark + 2 * k + 1) for k in range(ranges))))
+        frontier.add_held([Held(origin, mark, tuple((mark + 2 * k + 1, mark + 2 * k + 1) for k in range(ranges)))])
     told = tellable(frontier.held())
     assert is_tellable(told)
     assert frontier.covers(told)

@@ -129,8 +129,7 @@ def test_whoever_asks_ends_with_everything_in_either_form(journal, seed):
     asker = Frontier(Held(o, rng.randrange(12)) for o in (1, 2, 3))
     for item in journal.read_missing(asker.held(), 4):
         if isinstance(item, ClosedEpoch):
-            for held in item.frontier:
-                asker.add_held(held)
+            asker.add_held(item.frontier)
         else:
             for one in item:
                 asker.add(one.origin, one.first_covered, one.last)

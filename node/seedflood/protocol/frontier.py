@@ -193,12 +193,10 @@ class Frontier:
         if not held.mark:
             del self._marks[held.origin]
 
-    def add_held(self, held: Held) -> None:
-        """Notes everything that another frontier holds of an origin."""
-        if held.mark:
-            self.add(held.origin, 0, held.mark - 1)
-        for first, last in held.beyond:
-            self.add(held.origin, first, last)
+    def add_held(self, held: Iterable[Held]) -> None:
+        """Notes everything that another frontier holds."""
+        for span in spans(held):
+            self.add(*span)
 
     def below(self, ends: Mapping[OriginId, int]) -> "Frontier":
         """A copy that is cut off at these steps. Of an origin that is not named it has everything."""
@@ -207,7 +205,7 @@ class Frontier:
             end = ends.get(one.origin, STEP_MAX + 1)
             beyond = tuple((first, min(last, end - 1)) for first, last in one.beyond if first < end)
             parts.append(Held(one.origin, min(one.mark, end), beyond))
-        return Frontier(parts, ranges_max=self._ranges_max)
+        return Frontier(parts)
 
     def held(self) -> tuple[Held, ...]:
         """The frontier as values, sorted by origin: for the wire and for copies."""
@@ -220,11 +218,7 @@ class Frontier:
 
     def covers(self, held: Iterable[Held]) -> bool:
         """Is everything in the other frontier held here too?"""
-        return all(
-            (not one.mark or self.holds(one.origin, 0, one.mark - 1))
-            and all(self.holds(one.origin, first, last) for first, last in one.beyond)
-            for one in held
-        )
+        return all(self.holds(*span) for span in spans(held))
 
     def digest(self, before: int = STEP_MAX) -> bytes:
         """32 bytes, equal exactly if two frontiers hold the same steps below `before`, whatever the order of
@@ -250,8 +244,7 @@ class Frontier:
 
 def count_steps(held: Iterable[Held], first: int, end: int) -> int:
     """How many of the steps from `first` to before `end` are held, of all origins together."""
-    spans = (span for one in held for span in ((0, one.mark - 1), *one.beyond))
-    return sum(max(0, min(high + 1, end) - max(low, first)) for low, high in spans)
+    return sum(max(0, min(high + 1, end) - max(low, first)) for _, low, high in spans(held))
 
 
 def spans(held: Iterable[Held]) -> Iterator[Span]:
@@ -270,8 +263,12 @@ def without(held: Iterable[Held], spans: Iterable[Span]) -> tuple[Held, ...]:
         there = ranges.get(origin, [])
         lower = [(low, min(high, first - 1)) for low, high in there if low < first]
         ranges[origin] = lower + [(max(low, last + 1), high) for low, high in there if high > last]
+    return held_of((origin, *span) for origin, there in ranges.items() for span in there)
+
+
+def held_of(spans: Iterable[Span]) -> tuple[Held, ...]:
+    """These steps as values of a frontier."""
     frontier = Frontier()
-    for origin, there in ranges.items():
-        for span in there:
-            frontier.add(origin, *span)
+    for span in spans:
+        frontier.add(*span)
     return frontier.held()

@@ -100,8 +100,7 @@ class Host:
             self.certificates.note(0, certificate[0].digests, certificate)
             self.closings.restore(donor.sum)
             self.sum = donor.sum
-            for one in donor.sum.frontier:
-                self.held.add_held(one)
+            self.held.add_held(donor.sum.frontier)
         for bundle in BUNDLES:
             if donor.held.holds(*bundle.span) and not donor.closings.compacted(bundle.origin).holds(*bundle.span):
                 self.hear(bundle)

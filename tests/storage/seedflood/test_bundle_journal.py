@@ -222,8 +222,7 @@ def test_who_is_cut_off_between_sums_and_bundles_holds_no_range_per_sum(tmp_path
         asker = Frontier()
         for found in journal.read_missing((), 7):
             if isinstance(found, ClosedEpoch):
-                for one in found.frontier:
-                    asker.add_held(one)
+                asker.add_held(found.frontier)
             for one in [] if isinstance(found, ClosedEpoch) else found:
                 asker.add(*one.span)
             assert sum(len(one.beyond) for one in asker.held()) <= 1

@@ -173,7 +173,7 @@ def test_an_asker_that_adopts_the_answer_has_all_that_the_donor_has(everything, 
         for held in (held for epoch in asker.closed_epochs() for held in epoch.frontier):
             held_spans = [(0, held.mark - 1), *held.beyond] if held.mark else held.beyond
             assert not any(kept.holds_any(held.origin, *span) for span in held_spans)
-            kept.add_held(held)
+            kept.add_held([held])
     assert kept.held() == frontier_of(bundles)
 
 

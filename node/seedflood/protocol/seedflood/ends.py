@@ -34,7 +34,7 @@ import hashlib
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from seedflood.protocol.frontier import Frontier, Held, Span, spans, without
+from seedflood.protocol.frontier import Frontier, Span, held_of, spans, without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, Equivocation, pack_bundles, unpack_bundles
@@ -211,18 +211,18 @@ class Ends:
 
     def _undo(self, origin: OriginId, holes: Iterable[Span]) -> None:
         """These holes are none any more, or not for the same reason. What compacted epochs hold of them is held."""
-        compacted = self._holdings.closings.compacted(origin).of(origin)
+        compacted = self._holdings.closings.compacted(origin).held()
         for frontier in (self._holdings.frontier, self._holdings.applied):
             self._put(frontier, origin, holes)
             frontier.add_held(compacted)
 
     def _order(self, origin: OriginId) -> None:
         """Looks for surplus in holes, but not in compacted epochs, which stand."""
-        holes = joined(self._holes.get(origin, ()))
+        holes = held_of(self._holes.get(origin, ()))
         found = without(holes, spans(self._holdings.closings.compacted(origin).held()))
         outputs = self._outbox.outputs
         outputs.cut.append((origin, tuple(spans(found))))
-        cut = joined(self._cut_holes(origin))
+        cut = held_of(self._cut_holes(origin))
         if refused := list(spans(without(cut, spans(found)))):
             self.refused += refused
             name, steps = self._membership.name(origin), [f"{first}-{last}" for _, first, last in refused[:NAMED_MAX]]
@@ -233,7 +233,7 @@ class Ends:
         holes, last = self._cut_holes(origin), self._rules.steps - 1
         if (proof := self.proofs.get(origin)) is not None:
             holes.append((origin, proof.end, last))
-        return tuple(spans(joined(holes)))
+        return tuple(spans(held_of(holes)))
 
     def _cut_holes(self, origin: OriginId) -> list[Span]:
         cut, end = self._cuts.get(origin), self._rules.steps - 1
@@ -242,11 +242,3 @@ class Ends:
     @staticmethod
     def _put(frontier: Frontier, origin: OriginId, gone: Iterable[Span]) -> None:
         frontier.put(Frontier(without([frontier.of(origin)], gone)).of(origin))
-
-
-def joined(spans: Iterable[Span]) -> tuple[Held, ...]:
-    """These steps as values of a frontier."""
-    frontier = Frontier()
-    for span in spans:
-        frontier.add(*span)
-    return frontier.held()

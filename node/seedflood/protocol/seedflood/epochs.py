@@ -19,7 +19,6 @@ ends when it returns, or leaves.
 """
 
 import hashlib
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -78,11 +77,11 @@ class Closings:
         self._void(epoch)
         self._kept[epoch] = pack_frontier(closed.frontier)
         if held is not None and not Frontier(closed.frontier).covers(held.held()):
-            _join(self._holding(epoch), held.held())
+            self._holding(epoch).add_held(held.held())
 
     def hold(self, epoch: int, covered: Frontier) -> None:
         """At start: the journal has bundles of this epoch that cover these steps, beside a sum if there is one."""
-        _join(self._holding(epoch), covered.held())
+        self._holding(epoch).add_held(covered.held())
 
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held now."""
@@ -105,9 +104,9 @@ class Closings:
 
     def compacted(self, origin: OriginId) -> Frontier:
         """The steps of an origin that are in compacted sums."""
-        found = Frontier(ranges_max=sys.maxsize)
+        found = Frontier()
         for kept in self._kept.values():
-            _join(found, (one for one in unpack_frontier(kept) if one.origin == origin))
+            found.add_held(one for one in unpack_frontier(kept) if one.origin == origin)
         return found
 
     def overdue(self, step: int) -> list[int]:
@@ -231,8 +230,3 @@ def digest_of(closed: ClosedEpoch, epoch_bytes: int) -> EpochDigest:
     """The two digests of a sum. Raises ValueError if the coefficients do not have epoch_bytes bytes."""
     sum_digest = closed.sum_digest or hashlib.sha256(unpack(closed.coefficients, epoch_bytes)).digest()
     return EpochDigest(Frontier(closed.frontier).digest(), sum_digest)
-
-
-def _join(frontier: Frontier, held: Iterable[Held]) -> None:
-    for one in held:
-        frontier.add_held(one)

@@ -65,9 +65,8 @@ class Holdings:
             self._hold_epoch(one)
         for epoch, covered in settled.items():
             self.closings.hold(epoch, covered)
-            for held in covered.held():
-                self.frontier.add_held(held)
-                self.applied.add_held(held)
+            self.frontier.add_held(covered.held())
+            self.applied.add_held(covered.held())
         for bundle in bundles:
             self.frontier.add(*bundle.span)
             self.pending.add([bundle])
@@ -176,7 +175,6 @@ class Holdings:
         self._outbox.outputs.bundles += bundles
 
     def _hold_epoch(self, closed: ClosedEpoch) -> None:
-        for held in closed.frontier:
-            self.frontier.add_held(held)
-            self.applied.add_held(held)
-            self.heard[held.origin] = None
+        self.frontier.add_held(closed.frontier)
+        self.applied.add_held(closed.frontier)
+        self.heard.update(dict.fromkeys(held.origin for held in closed.frontier))

@@ -9,7 +9,6 @@ Windows are not journalled. A node that starts again opens those of its last own
 is a delay, and goes on.
 """
 
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -42,7 +41,7 @@ class Inventory:
         """Notes the steps that a bundle of this epoch covers, or several that follow each other."""
         there = self.bundles.get(epoch)
         if there is None:
-            there = self.bundles[epoch] = Frontier(ranges_max=sys.maxsize)
+            there = self.bundles[epoch] = Frontier()
         there.add(*span)
 
     def of_bundles(self) -> Frontier:
@@ -92,6 +91,5 @@ def joined(frontiers: Iterable[Frontier]) -> Frontier:
     """The union of frontiers."""
     whole = Frontier()
     for frontier in frontiers:
-        for one in frontier.held():
-            whole.add_held(one)
+        whole.add_held(frontier.held())
     return whole

@@ -9,7 +9,6 @@ once, or a few with every commit if they are many and nobody waits.
 Signatures and the order of steps are not checked here; that is the core's task.
 """
 
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -85,9 +84,7 @@ class BundleJournal(Journal):
         """The greatest step that is held of the origin; -1 if none."""
         frontier = Frontier()
         for held in self._sums.frontiers().values():
-            for one in held:
-                if one.origin == origin:
-                    frontier.add_held(one)
+            frontier.add_held(one for one in held if one.origin == origin)
         return max(frontier.last(origin), self._bundles.last(origin))
 
     def size(self) -> dict[str, int]:
@@ -178,10 +175,9 @@ class BundleJournal(Journal):
 
         Bundles come in batches of up to `limit`. An empty batch means that a long search has found nothing yet.
         """
-        asked = Frontier(frontier, ranges_max=sys.maxsize)
-        known = Frontier(asked.held(), ranges_max=sys.maxsize)
-        for one in self._sums.all().held():
-            known.add_held(one)
+        asked = Frontier(frontier)
+        known = Frontier(asked.held())
+        known.add_held(self._sums.all().held())
         first = looks = 0
         for epoch in self._sums.epochs() if known != asked else ():
             if asked.covers(self._sums.frontier(epoch)):

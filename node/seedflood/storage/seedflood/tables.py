@@ -3,7 +3,6 @@
 Every method raises JournalError. Writes join the open group.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
@@ -308,10 +307,9 @@ class Sums:
     def all(self) -> Frontier:
         """All steps that are in a sum. Cached: there may be thousands of sums."""
         if self._all is None:
-            self._all = Frontier(ranges_max=sys.maxsize)
-            for frontier in self.frontiers().values():
-                for one in frontier:
-                    self._all.add_held(one)
+            self._all = Frontier()
+            for held in self.frontiers().values():
+                self._all.add_held(held)
         return self._all
 
     def frontiers(self, first: int = 0, last: int = STEP_MAX) -> dict[int, tuple[Held, ...]]:
@@ -341,7 +339,8 @@ class Sums:
         epoch, votes = closed.epoch, votes_to_wire(closed.certificate).SerializeToString()
         row = epoch, encode_frontier(epoch, closed.frontier), sealed(closed.coefficients, epoch), sealed(votes, epoch)
         self._store.connection.execute(_PUT, row)
-        self._all = None if self._all is None else _joined(self._all, closed.frontier)
+        if self._all is not None:
+            self._all.add_held(closed.frontier)
 
     def _forget_what_was_undone(self) -> None:
         self._all = None
@@ -349,12 +348,6 @@ class Sums:
     def _decode(self, epoch: int, record: bytes) -> tuple[Held, ...]:
         with self._store.reading(f"epoch {epoch}"):
             return decode_frontier(epoch, record)
-
-
-def _joined(frontier: Frontier, held: Iterable[Held]) -> Frontier:
-    for one in held:
-        frontier.add_held(one)
-    return frontier
 
 
 def steps_of(epoch: int, refresh_period: int) -> tuple[int, int]:
