@@ -39,6 +39,9 @@ class JournalTable(ABC):
 
     schema: ClassVar[tuple[str, ...]]
 
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
     @abstractmethod
     def is_whole(self) -> bool:
         """Is every record what was written? Reads row by row, for a journal may be larger than memory."""
@@ -48,9 +51,6 @@ class Meta(JournalTable):
     """To which run the journal belongs, and the incarnation of its node."""
 
     schema = ("CREATE TABLE meta (key INTEGER PRIMARY KEY, record BLOB NOT NULL)",)
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def put_identity(self, identity: RunMark) -> None:
         self._store.connection.execute(_PUT_META, (_IDENTITY, identity.packed()))
@@ -85,9 +85,6 @@ class MemberTable(JournalTable):
         "CREATE UNIQUE INDEX members_by_origin ON members (origin, has_spoken)",
     )
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
     def all(self) -> list[Member]:
         return [self._decode(record) for (record,) in self._store.rows("SELECT record FROM members")]
 
@@ -113,9 +110,6 @@ class RecordTable(JournalTable):
         "CREATE TABLE records (number INTEGER PRIMARY KEY, key BLOB NOT NULL, record BLOB NOT NULL)",
         "CREATE UNIQUE INDEX records_by_key ON records (key)",
     )
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
 
     def all(self) -> dict[bytes, bytes]:
         """The values by key, in the order in which they were written."""

@@ -28,8 +28,8 @@ class Survey(JournalTable):
     )
 
     def __init__(self, store: Store, refresh_period: int) -> None:
-        self._store = store
-        self.refresh_period = refresh_period
+        super().__init__(store)
+        self._refresh_period = refresh_period
         self.bundles = 0
         self.inventory = Inventory()
 
@@ -54,7 +54,7 @@ class Survey(JournalTable):
             if not is_strand(strand):
                 return False
             self.bundles += strand[4]
-            epoch = strand[1] // self.refresh_period  # no strand reaches from one epoch into the next
+            epoch = strand[1] // self._refresh_period  # no strand reaches from one epoch into the next
             if (summed := sums.get(epoch)) is None:
                 self.inventory.note(epoch, strand_span(strand))
                 continue

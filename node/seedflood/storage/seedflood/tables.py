@@ -258,14 +258,14 @@ class Bundles:
 
     def _is_there(self, bundle: Bundle) -> bool:
         """Is the bundle in the table? Raises JournalError if there is another one with its origin and step."""
-        there = [one for one in self._read(bundle.origin, bundle.step, bundle.step) if one.step == bundle.step]
-        if there and there != [bundle]:
+        there = self.find(bundle.origin, bundle.step)
+        if there not in (None, bundle):
             raise JournalError(
                 f"{self._store.path}: origin {bundle.origin:016x} has another bundle at step {bundle.step} "
                 "already; nothing was written (two processes with one identity?)",
                 path=str(self._store.path),
             )
-        return bool(there)
+        return there is not None
 
     def _strand(self, origin: OriginId, step: int) -> tuple[int, list[Bundle]]:
         """The strand that begins with this step or last before it, with its first step; (0, []) if there is none."""
