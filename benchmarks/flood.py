@@ -173,7 +173,7 @@ def serve_relay(pipe: Connection, home: str, is_signed: bool, is_secured: bool =
 async def _serve_relay(pipe: Connection, home: Path, is_signed: bool, is_secured: bool) -> None:
     rules = make_rules(ORIGINS, STEPS)
     believes, identity = verify if is_signed else trust, Identity.generate()
-    credentials = Credentials(identity, verify) if is_secured else None
+    credentials = Credentials(identity) if is_secured else None
     relay = Relay(home, identity, rules, name="relay", verify=believes, credentials=credentials)
     profile = cProfile.Profile()
     try:
@@ -293,7 +293,7 @@ class Peer:
     def __init__(self, name: str, members: Sequence[Member] = (), *, is_secured: bool = False) -> None:
         self.updates = 0
         identity = Identity.generate()
-        self._credentials: Credentials = Credentials(identity, verify) if is_secured else plain_text()
+        self._credentials: Credentials = Credentials(identity) if is_secured else plain_text()
         member = introduce(identity, name)
         self._hello = Hello(RUN_ID, BASE_DIGEST, member, tuple(members))
         self._arrived = asyncio.Event()

@@ -30,7 +30,7 @@ import uvloop
 from benchmarks.measure import Metric, make_metric
 from benchmarks.relay import Relay, make_rules
 from benchmarks.workers import Worker, next_question
-from seedflood.identity import Identity, verify
+from seedflood.identity import Identity
 from seedflood.transport.credentials import Credentials, plain_text
 from seedflood.transport.server import CHANNEL_OPTIONS, SERVER_OPTIONS
 
@@ -113,7 +113,7 @@ def serve_node(pipe: Connection, home: str, number: int, is_secured: bool) -> No
 
 async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: bool) -> None:
     identity = Identity.generate()
-    credentials: Credentials = Credentials(identity, verify) if is_secured else plain_text()
+    credentials: Credentials = Credentials(identity) if is_secured else plain_text()
     node = Relay(
         folder,
         identity,

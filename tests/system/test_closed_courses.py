@@ -14,7 +14,7 @@ from processes import Host, Hosts, ring
 
 from seedflood.config import RunSettings, load_course, spell
 from seedflood.host.places import KEY_FILE
-from seedflood.identity import Identity, verify
+from seedflood.identity import Identity
 from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
@@ -66,7 +66,7 @@ async def claim(address: str, run: str) -> tuple[grpc.StatusCode, str]:
     identity = Identity.generate()
     run_id = bytes.fromhex(run) + secrets.token_bytes(24)
     hello = Hello(run_id, bytes(32), Member(identity.public_key, "stranger", 1, signature=bytes(64)))
-    way = Credentials(identity, verify).open(address, CHANNEL_OPTIONS)
+    way = Credentials(identity).open(address, CHANNEL_OPTIONS)
     async with way.channel:
         call = way.channel.stream_stream(LINK_PATH)()
         for frame in codec.encode(hello):

@@ -7,7 +7,7 @@ import grpc.aio
 import pytest
 from linked import pair
 
-from seedflood.identity import Identity, verify
+from seedflood.identity import Identity
 from seedflood.protocol.swarm.messages import Opaque, Ping
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
@@ -124,7 +124,7 @@ async def test_where_no_contents_travel_there_is_no_second_connection(make_node)
 async def test_who_knows_a_token_and_not_the_key_has_no_second_connection(make_node):
     """On a secured port the certificate counts, too."""
     identities = [Identity.generate() for _ in range(3)]
-    one, two, other = (Credentials(identity, verify) for identity in identities)
+    one, two, other = (Credentials(identity) for identity in identities)
     b = await make_node("b", identity=identities[1], credentials=two, has_contents=True).start()
     a = await make_node("a", identity=identities[0], credentials=one).start(b)
     await a.until(lambda: a.linked)

@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from linked import end_of
 
 from seedflood.errors import PeerError
-from seedflood.identity import Identity, verify
+from seedflood.identity import Identity
 from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates, codec
 from seedflood.transport.credentials import PROOF_KEY, Credentials
@@ -34,7 +34,7 @@ def make_secured(make_node):
 
     def make(name, *, clock=time.time, covers=lambda address: True, **settings):
         identity = Identity.generate()
-        credentials = Credentials(identity, verify, clock=clock, covers=covers)
+        credentials = Credentials(identity, clock=clock, covers=covers)
         node = make_node(name, identity=identity, credentials=credentials, **settings)
         node.identity, node.credentials = identity, credentials
         return node
@@ -205,7 +205,7 @@ class Silent(Credentials):
 
 async def test_who_proves_nothing_hears_nothing(make_node, make_secured):
     identity = Identity.generate()
-    credentials = Silent(identity, verify)
+    credentials = Silent(identity)
     b = await make_node("b", identity=identity, credentials=credentials).start()
     a = await make_secured("a", hello_seconds=2).start(b)
     await a.until(lambda: a.refusals)
@@ -357,7 +357,7 @@ async def test_a_refusal_without_a_proof_is_not_believed(make_node, make_secured
             raise PeerError("another run", reason="run")
 
     identity = Identity.generate()
-    b = await make_node("b", identity=identity, credentials=Rude(identity, verify)).start()
+    b = await make_node("b", identity=identity, credentials=Rude(identity)).start()
     a = await make_secured("a").start(b)
     await asyncio.wait_for(often.wait(), 20)
     assert a.refusals == []

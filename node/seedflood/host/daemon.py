@@ -28,7 +28,7 @@ from seedflood.host.engine import Engine, Shell
 from seedflood.host.enrolment import Enrolment
 from seedflood.host.handover import Handover, keep_farewell, read_farewells
 from seedflood.host.status_source import StatusSource
-from seedflood.identity import Identity, verify
+from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.operations.status import STANDSTILL_SECONDS, why_not_ready
 from seedflood.protocol.frontier import Held
@@ -100,7 +100,7 @@ class Daemon(Owner):
         self._was_ready = self._is_removed = False
         self.is_compute_idle = True
         self._stage = stage
-        self.credentials = Credentials(identity, verify, covers=settings.tls.covers)
+        self.credentials = Credentials(identity, covers=settings.tls.covers)
         self.links = self._make_links(stage)
         incarnation = engine.journal.next_incarnation(at_least=int(time.time()))
         shell = Shell(identity, self.gate, hub, self.links, self, self.run, self.drive, loop.time)

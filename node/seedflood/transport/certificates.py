@@ -21,7 +21,6 @@ anyone can sign with it, and nothing is concluded from its signature.
 
 import datetime
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -33,6 +32,7 @@ from cryptography.x509.oid import NameOID
 
 from seedflood.errors import PeerError
 from seedflood.identity import Identity
+from seedflood.protocol.swarm.messages import Verify
 
 SERVER_NAME = "seedflood"
 """The name in every certificate. TLS compares it, and nothing follows from that."""
@@ -50,9 +50,6 @@ PEM_BYTES_MAX = 8192
 _KEY_BYTES = 32
 """A statement on the wire is the origin's public key, and its signature."""
 
-Verify = Callable[[bytes, bytes, bytes], bool]
-"""Did this public key sign this message with that signature?"""
-
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -62,14 +59,6 @@ class Certificate:
     chain_pem: bytes
     channel: bytes
     renew_at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Bearer:
-    """Who has shown a certificate. channel: SHA-256 of the channel's public key."""
-
-    public_key: bytes
-    channel: bytes
 
 
 def issue(signer: Identity, now: float) -> Certificate:
@@ -100,8 +89,8 @@ def sign_certificate(
     return builder.sign(_authority_key(), SHA256()).public_bytes(Encoding.PEM)
 
 
-def read(pem: bytes, now: float, verify: Verify) -> Bearer:
-    """Who shows this certificate: an origin, if its statement is in it. Raises PeerError."""
+def read(pem: bytes, now: float, verify: Verify) -> bytes:
+    """Who shows this certificate: the public key of an origin whose statement is in it. Raises PeerError."""
     certificate = _parse(pem)
     channel = _digest(certificate.public_key())
     begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
@@ -116,7 +105,7 @@ def read(pem: bytes, now: float, verify: Verify) -> Bearer:
     if not begin <= now <= end:
         what = "has expired" if now > end else "is not valid yet"
         raise PeerError(f"a certificate that {what}; compare the clocks of both hosts", reason="expired")
-    return Bearer(public_key, channel)
+    return public_key
 
 
 def channel_of(pem: bytes) -> bytes:

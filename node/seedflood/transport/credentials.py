@@ -7,8 +7,7 @@ A certificate holds for 30 days and is renewed after 15, and by SIGHUP; links th
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -17,7 +16,7 @@ from seedflood.errors import PeerError
 from seedflood.identity import Identity, verify
 from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates
-from seedflood.transport.certificates import Certificate, Verify
+from seedflood.transport.certificates import Certificate
 
 PROOF_KEY = "seedflood-proof-bin"
 """Initial metadata of an accepted Flood.Link: the acceptor's statement about the dialler's channel key."""
@@ -27,18 +26,12 @@ PEM_KEY = "x509_pem_cert"
 Metadata = Iterable[tuple[str, Any]]
 
 
-Acceptor = Callable[[Metadata], bytes | None]
-"""How a dialler finds out whom it has reached, from the initial metadata. Returns the public key, or None if nothing
-was proven because the link is plain. Raises PeerError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A channel to an address. is_secure: then the acceptor proves who it is before it says anything else."""
+class Way(NamedTuple):
+    """A channel to an address. acceptor: returns the public key of whom the dialler has reached, which that one proves
+    before it says anything else, by the initial metadata, or raises PeerError; None: the link is plain."""
 
     channel: grpc.aio.Channel
-    is_secure: bool
-    acceptor: Acceptor
+    acceptor: Callable[[Metadata], bytes] | None
 
 
 class Credentials:
@@ -48,14 +41,13 @@ class Credentials:
     def __init__(
         self,
         signer: Identity,
-        verify: Verify,
         *,
         covers: Callable[[str], bool] = lambda address: True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._signer = signer
-        self._verify = verify
-        self._covers = covers
+        self.covers = covers
+        """Is this address secured?"""
         self._clock = clock
         self._certificate = certificates.issue(signer, clock())
         self._served: Certificate | None = None
@@ -73,14 +65,10 @@ class Credentials:
             self.renew()
         return self._certificate
 
-    def covers(self, address: str) -> bool:
-        """Is this address secured?"""
-        return self._covers(address)
-
     def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
         """A new channel to an address."""
-        if not self._covers(address):
-            return Way(grpc.aio.insecure_channel(address, options=options), False, lambda metadata: None)
+        if not self.covers(address):
+            return Way(grpc.aio.insecure_channel(address, options=options), None)
         own = self.certificate
         secrets = grpc.ssl_channel_credentials(certificates.authority(), own.key_pem, own.chain_pem)
         secured = [*options, ("grpc.ssl_target_name_override", certificates.SERVER_NAME)]
@@ -88,12 +76,12 @@ class Credentials:
 
         def acceptor(metadata: Metadata) -> bytes:
             proof = next((value for key, value in metadata if key == PROOF_KEY), None)
-            return certificates.check_proof(proof, own.channel, self._verify)
+            return certificates.check_proof(proof, own.channel, verify)
 
-        return Way(channel, True, acceptor)
+        return Way(channel, acceptor)
 
     def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        self._is_port_secure = self._covers(address)
+        self._is_port_secure = self.covers(address)
         if not self._is_port_secure:
             return int(server.add_insecure_port(address))
         secrets = grpc.dynamic_ssl_server_credentials(self._serve(), self._serve_again, True)
@@ -109,7 +97,7 @@ class Credentials:
         """The public key of the origin that calls; None on a plain port. Raises PeerError."""
         if not self._is_port_secure:
             return None
-        return certificates.read(_shown(context), self._clock(), self._verify).public_key
+        return certificates.read(_shown(context), self._clock(), verify)
 
     def _serve(self) -> Any:
         self._served = own = self.certificate
@@ -123,7 +111,7 @@ class Credentials:
 
 def plain_text() -> Credentials:
     """No TLS anywhere: for one machine or a network that is trusted."""
-    return Credentials(Identity.generate(), verify, covers=lambda address: False)
+    return Credentials(Identity.generate(), covers=lambda address: False)
 
 
 def advice(details: str, is_secure: bool) -> str:

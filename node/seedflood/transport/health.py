@@ -37,19 +37,14 @@ class Health:
 
     async def _check(self, _: Any, context: Any) -> None:
         try:
-            service = _decode(await self._door.first_frame(context)).service
+            asked = health_pb2.HealthCheckRequest.FromString(await self._door.first_frame(context))
         except PeerError as error:
             await self._door.refuse(error, context)
             return
-        if service not in SERVICES:
+        except DecodeError:
+            await self._door.refuse(PeerError("no HealthCheckRequest", reason="frame"), context)
+            return
+        if asked.service not in SERVICES:
             await context.abort(grpc.StatusCode.NOT_FOUND)
         status = _STATUS.SERVING if self.is_serving else _STATUS.NOT_SERVING
         await context.write(_STATUS(status=status).SerializeToString())
-
-
-def _decode(frame: bytes) -> health_pb2.HealthCheckRequest:
-    """Raises PeerError."""
-    try:
-        return health_pb2.HealthCheckRequest.FromString(frame)
-    except DecodeError:
-        raise PeerError("no HealthCheckRequest", reason="frame") from None

@@ -16,7 +16,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -32,6 +32,7 @@ from seedflood.transport.counters import LinkCounters
 from seedflood.transport.owner import Owner
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.refusal import TEXT_CHARACTERS_MAX
+from seedflood.transport.server import Stream
 from seedflood.transport.texts import plain
 
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
@@ -54,26 +55,6 @@ EXPEL_SECONDS = 1.0
 
 FAREWELL_SECONDS = 5.0
 """How long the dialling side waits after its goodbye for the other side to close."""
-
-
-class Stream(Protocol):
-    """Our side of a Flood.Link stream. is_dialled: we opened it."""
-
-    is_dialled: bool
-    source: str
-    """The address of the other side: the one that we dialled, or its host without a port."""
-    token: bytes
-    """A word of the dialler's. The second stream of a link has that of the first."""
-    handshake: tuple[int, int, int]
-    """Frames sent, bytes sent and bytes received in the handshake, before the link was counted."""
-
-    async def read(self) -> bytes | None:
-        """The next frame; None if the other side has closed the stream."""
-
-    async def write(self, frame: bytes) -> None: ...
-
-    async def finish(self) -> None:
-        """Says that we write nothing more."""
 
 
 class Link:

@@ -29,14 +29,14 @@ from seedflood.transport.counters import LinkTotals
 from seedflood.transport.credentials import Credentials, advice, check_key, plain_text
 from seedflood.transport.door import Door
 from seedflood.transport.health import Health
-from seedflood.transport.link import BROKEN, Link, Stream
+from seedflood.transport.link import BROKEN, Link
 from seedflood.transport.mapping import PortMapping
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
 from seedflood.transport.queue import SendQueue
 from seedflood.transport.reach import LookBack
 from seedflood.transport.redial import Dialled, Redial
-from seedflood.transport.server import CONTENTS_PATH, AcceptedStream, DialledStream, bind, make_server
+from seedflood.transport.server import CONTENTS_PATH, AcceptedStream, DialledStream, Stream, bind, make_server
 from seedflood.transport.texts import plain
 
 STOP_SECONDS = 2.0
@@ -72,7 +72,7 @@ class Links:
         self._port = 0
         """Where we listen; 0: nowhere."""
         self._mapping: PortMapping | None = None
-        self.look_back = LookBack(lambda: self.credentials, lambda: asyncio.get_running_loop().time())
+        self.look_back = LookBack(self.credentials, lambda: asyncio.get_running_loop().time())
 
     @property
     def peers(self) -> dict[OriginId, str]:

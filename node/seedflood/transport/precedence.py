@@ -15,7 +15,8 @@ hello: an address is dialled again when its link ends, even if its peer is linke
 """
 
 from seedflood.protocol.swarm.messages import Hello
-from seedflood.transport.link import Link, Stream
+from seedflood.transport.link import Link
+from seedflood.transport.server import Stream
 
 
 def is_preferred(hello: Hello, ours: Hello, stream: Stream, old: Link) -> bool:

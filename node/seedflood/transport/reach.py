@@ -46,7 +46,7 @@ class _Attempts(NamedTuple):
 class LookBack:
     """clock: seconds. tasks: attempts that are under way."""
 
-    def __init__(self, credentials: Callable[[], Credentials], clock: Callable[[], float]) -> None:
+    def __init__(self, credentials: Credentials, clock: Callable[[], float]) -> None:
         self._credentials = credentials
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -100,7 +100,7 @@ class LookBack:
         """Does the host with this key answer there?"""
         try:
             async with (
-                contextlib.aclosing(DialledStream(self._credentials(), address, listen_port=LOOK)) as stream,
+                contextlib.aclosing(DialledStream(self._credentials, address, listen_port=LOOK)) as stream,
                 asyncio.timeout(LOOK_SECONDS_MAX),
             ):
                 await stream.connect()

@@ -79,7 +79,32 @@ SERVER_OPTIONS: list[tuple[str, Any]] = [
 Accept = Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]]
 
 
-class DialledStream:
+class Stream:
+    """Our side of a stream. is_dialled: we opened it. source: the address of the other side: the one that we dialled,
+    or its host without a port. token: a word of the dialler's; the second stream of a link has that of the first.
+    handshake: frames sent, bytes sent and bytes received in the handshake, before the link was counted."""
+
+    is_dialled: bool
+    source: str
+    token: bytes
+    handshake = (0, 0, 0)
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    async def read(self) -> bytes | None:
+        """The next frame; None if the other side has closed the stream."""
+        frame = await self._call.read()
+        return None if frame is grpc.aio.EOF else frame
+
+    async def write(self, frame: bytes) -> None:
+        await self._call.write(frame)
+
+    async def finish(self) -> None:
+        """Says that we write nothing more. A stream that we have accepted ends when the rpc returns."""
+
+
+class DialledStream(Stream):
     """The side of a link that opened it, on a channel of its own; `aclose` ends both. is_secure: then nothing is
     said before the other side has proven who it is."""
 
@@ -98,11 +123,10 @@ class DialledStream:
         self.token = token or secrets.token_bytes(TOKEN_BYTES)
         self.proven: bytes | None = None
         """The key that the other side has proven to have."""
-        self._way = credentials.open(address, CHANNEL_OPTIONS)
-        self.is_secure = self._way.is_secure
+        self._channel, self._acceptor = credentials.open(address, CHANNEL_OPTIONS)
+        self.is_secure = self._acceptor is not None
         metadata = ((TOKEN_KEY, self.token), (PORT_KEY, str(listen_port)))
-        self._call = self._way.channel.stream_stream(path)(metadata=metadata)
-        self.handshake = (0, 0, 0)
+        super().__init__(self._channel.stream_stream(path)(metadata=metadata))
 
     async def aclose(self) -> None:
         """Cancels the rpc and waits until gRPC has let go of it, so that none of its tasks outlives the loop."""
@@ -112,14 +136,14 @@ class DialledStream:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._call.code()
         finally:
-            await self._way.channel.close()
+            await self._channel.close()
 
     async def connect(self, pin: bytes | None = None) -> None:
         """Waits until the connection is up, and learns who is there. pin: the key that is expected. Raises PeerError
         and what gRPC raises."""
         await self._call.wait_for_connection()
-        if self.is_secure:
-            proven = self._way.acceptor(await self._metadata())
+        if self._acceptor is not None:
+            proven = self._acceptor(await self._metadata())
             check_pin(proven, pin)
             self.proven = proven
 
@@ -133,40 +157,22 @@ class DialledStream:
                     await self._call.read()
         return metadata
 
-    async def read(self) -> bytes | None:
-        frame = await self._call.read()
-        return None if frame is grpc.aio.EOF else frame
-
-    async def write(self, frame: bytes) -> None:
-        await self._call.write(frame)
-
     async def finish(self) -> None:
         await self._call.done_writing()
 
 
-class AcceptedStream:
+class AcceptedStream(Stream):
     """The side of a link that was dialled."""
 
     is_dialled = False
 
     def __init__(self, context: grpc.aio.ServicerContext) -> None:
-        self._context = context
+        super().__init__(context)
         self.source = host_of(context.peer())
         self.token = next((bytes(value) for key, value in context.invocation_metadata() or () if key == TOKEN_KEY), b"")
         port = next((str(value) for key, value in context.invocation_metadata() or () if key == PORT_KEY), "")
         self.is_look = port == LOOK
         self.listen_port = int(port) if re.fullmatch(r"\d{1,5}", port) and int(port) <= PORT_MAX else 0
-        self.handshake = (0, 0, 0)
-
-    async def read(self) -> bytes | None:
-        frame = await self._context.read()
-        return None if frame is grpc.aio.EOF else frame
-
-    async def write(self, frame: bytes) -> None:
-        await self._context.write(frame)
-
-    async def finish(self) -> None:
-        """The stream ends when the rpc returns."""
 
 
 def make_server(accept: Accept, accept_contents: Accept) -> grpc.aio.Server:
