@@ -24,16 +24,22 @@ class Watched:
     """A digest watch, and what it wants done."""
 
     def __init__(self):
-        self.watch = DigestWatch()
-        self.outbox = Outbox(Outputs)
+        self.applied, self.neighbours, self.outbox = Frontier(), [], Outbox(Outputs)
+        self.watch = DigestWatch(self.applied, self.neighbours, self.outbox)
+
+    def apply(self, held):
+        """From now on exactly this is applied."""
+        self.applied.__init__(held)
 
     def take(self, *held):
-        self.watch.take(Frontier(held), self.outbox)
+        self.apply(held)
+        self.watch.take()
         return self.outbox.take().orders
 
     def taken(self, *held, digest="same", neighbours=()):
         """Our digest is there: what does it tell of whom?"""
-        return self.watch.taken(replica(*held, digest=digest), self.outbox, [peer.id for peer in neighbours])
+        self.neighbours[:] = [peer.id for peer in neighbours]
+        return self.watch.taken(replica(*held, digest=digest))
 
     def know(self, *held, digest="same"):
         self.take(*held)
@@ -44,7 +50,7 @@ class Watched:
 
     def compared(self, peer, is_equal, now=0.0):
         """Is it news that one is equal?"""
-        return self.watch.compared(peer.id, peer.name, self.outbox, now, is_equal=is_equal)
+        return self.watch.compared(peer.id, peer.name, now, is_equal=is_equal)
 
     def agree(self, peer=B, now=0.0):
         return self.compared(peer, True, now)
@@ -55,13 +61,14 @@ class Watched:
         return [(event.name, event.level) for event in self.outbox.take().events]
 
     def rebuild(self, now, *held):
-        is_ordered = self.watch.rebuild(Frontier(held), self.outbox, now)
+        self.apply(held)
+        is_ordered = self.watch.rebuild(now)
         orders = self.outbox.take().orders
         assert is_ordered == any(isinstance(order, Rebuild) for order in orders)
         return orders
 
     def rebuilt(self, is_changed, now=0.0):
-        self.watch.rebuilt(is_changed, self.outbox, now)
+        self.watch.rebuilt(is_changed, now)
         return [(event.name, event.level) for event in self.outbox.take().events]
 
 
@@ -401,14 +408,14 @@ def test_one_rebuild_is_under_way_at_a_time():
 
 def test_a_digest_that_was_not_asked_for_is_no_digest_of_ours():
     watched = Watched()
-    assert watched.watch.taken(ReplicaDigest(b"x" * 32, b"y" * 32), watched.outbox, [B.id]) == []
+    assert watched.watch.taken(ReplicaDigest(b"x" * 32, b"y" * 32)) == []
     assert watched.watch.latest is None
 
 
 def talk_of_relays(words, said_max):
     """Three relays, each linked with the others, hear these words of hosts. Returns how many they say to each other."""
     relays = {peer.id: (Outbox(Outputs), {other.id for other in (A, B, C)} - {peer.id}) for peer in (A, B, C)}
-    watches = {origin: HearsayWatch(outbox, others) for origin, (outbox, others) in relays.items()}
+    watches = {origin: HearsayWatch(Frontier(), others, outbox) for origin, (outbox, others) in relays.items()}
     said = deque((A.id, source, word) for source, word in words)
     for count in range(said_max):
         to, source, word = said.popleft()
@@ -433,7 +440,7 @@ def test_relays_in_a_ring_are_silent_after_any_number_of_words(sources):
 
 def test_a_relay_repeats_few_words_of_one_neighbour_and_then_those_of_others():
     outbox = Outbox(Outputs)
-    watch = HearsayWatch(outbox, (A.id, B.id, C.id))
+    watch = HearsayWatch(Frontier(), (A.id, B.id, C.id), outbox)
     honest = replica(A.held(5), digest="right")
     for period in range(3):
         for k in range(1000):
@@ -442,4 +449,4 @@ def test_a_relay_repeats_few_words_of_one_neighbour_and_then_those_of_others():
         said = [word for to, word in outbox.take().send if to == C.id]
         assert len(said) == REPEATED_MAX + 1
         assert said[-1] == honest
-        assert not watch.rebuild(Frontier(), outbox, 2.0 * period)
+        assert not watch.rebuild(2.0 * period)

@@ -167,7 +167,7 @@ class SeedFlood(Algorithm):
         self.windows.until_joined = now + self._patience.start_seconds
         self._catchup.remember(newest, spoken, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
         self._go_on(newest, now)
-        self.exchange.watch.take(self.applied, self._outbox)
+        self.exchange.watch.take()
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         if self.frontier.last(self.origin) >= 0 or self.holdings.certificates.ours():
@@ -196,7 +196,7 @@ class SeedFlood(Algorithm):
                 if (digests := self.holdings.closings.summed(answer)) is not None:
                     self.exchange.voting.cast(answer, digests, now)
             case Remade(is_changed):
-                self.exchange.watch.rebuilt(is_changed, self._outbox, now)
+                self.exchange.watch.rebuilt(is_changed, now)
             case Pulled(peer):
                 self.exchange.pulled(peer)
             case CutOff(origin, surplus):
@@ -265,7 +265,7 @@ class SeedFlood(Algorithm):
         before = donors.settled_before(self.frontier, self.step - on_the_way, self.rules.local_steps)
         self.exchange.say_digests(before, is_complete=self.ending.is_complete)
         if before == STEP_MAX:
-            self.exchange.watch.take(self.applied, self._outbox)
+            self.exchange.watch.take()
         if self._relaying is not None:
             self._relay(self._relaying, now)
         if self.phase is not Phase.JOINING and (remains := self.ends.remains()) != self._remains:
@@ -434,7 +434,7 @@ class SeedFlood(Algorithm):
         self.step = step
         self._close_epochs()
         if step // self.rules.local_steps % DIGEST_ROUNDS == 0:
-            self.exchange.watch.take(self.applied, self._outbox)
+            self.exchange.watch.take()
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
             if self.rules.turns.has(self.origin, step):
@@ -472,7 +472,7 @@ class SeedFlood(Algorithm):
             if not ending.is_said:
                 ending.is_said = True
                 exchange.say_digests(STEP_MAX, is_complete=True)
-            exchange.watch.take(self.applied, self._outbox)
+            exchange.watch.take()
         if ending.may_end(exchange.donors, exchange.watch, self.applied, exchange.linked, now=now):
             self.life.enter(Phase.FINISHED)
             exchange.tell_shortcomings(ending)

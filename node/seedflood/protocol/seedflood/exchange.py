@@ -55,7 +55,8 @@ class Exchange:
     ) -> None:
         self.donors = Donors(sum_bytes_max(rules))
         is_relay = life.phase is Phase.RELAYING
-        self.watch = HearsayWatch(outbox, presence.neighbours) if is_relay else DigestWatch()
+        make_watch = HearsayWatch if is_relay else DigestWatch
+        self.watch = make_watch(holdings.applied, presence.neighbours, outbox)
         self.ends = Ends(rules, admission.gate, holdings, presence, outbox)
         self.inquiry = Inquiry(rules, holdings, admission, self.donors, self.ends, outbox)
         self._holdings = holdings
@@ -161,7 +162,7 @@ class Exchange:
 
     def digested(self, said: ReplicaDigest, now: float) -> None:
         """Our own digest was taken."""
-        for peer, is_equal in self.watch.taken(said, self._outbox, self._presence.neighbours):
+        for peer, is_equal in self.watch.taken(said):
             self._compared(peer, is_equal, now)
 
     def say_digests(self, before: int, *, is_complete: bool) -> None:
@@ -198,7 +199,7 @@ class Exchange:
         is_open = self.watch.is_outdated or self.voting.is_disputed
         for peer in self._presence.neighbours if is_open else self.watch.jury.unequal():
             self.inquiry.differ(peer, now)
-        if self.watch.rebuild(self._holdings.applied, self._outbox, now):
+        if self.watch.rebuild(now):
             self._holdings.closings.distrust()
 
     def _terms(self, peer: OriginId) -> Terms:
@@ -253,7 +254,7 @@ class Exchange:
             and max(map(theirs.last, theirs.origins), default=-1) < self._may_apply_before()
         ):
             holdings.apply(holdings.pending.take_covered(theirs))
-            self.watch.take(holdings.applied, self._outbox)
+            self.watch.take()
         said = ReplicaDigest(theirs.digest(), standing.replica_digest)
         self._compared(peer, self.watch.heard(peer, said), now)
 
@@ -262,6 +263,6 @@ class Exchange:
         name = self._presence.membership.name(peer)
         if is_equal is False:
             self.inquiry.differ(peer, now)
-        if is_equal is not None and self.watch.compared(peer, name, self._outbox, now, is_equal=is_equal):
+        if is_equal is not None and self.watch.compared(peer, name, now, is_equal=is_equal):
             seconds = round(now - (self.catchup.linked_at or now), 3)
             self._outbox.tell("replica agrees", peer=name, seconds_since_link=seconds)

@@ -246,7 +246,7 @@ class Voting:
             return
         same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)} | {self._presence.ours.origin}
         if len(others) >= len(same):
-            self._watch.doubt(others, self._presence.membership.name(others[0]), self._outbox)
+            self._watch.doubt(others, self._presence.membership.name(others[0]))
 
     def _keep(self) -> None:
         """Our votes are to be on the disk before anyone hears them."""

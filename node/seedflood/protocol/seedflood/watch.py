@@ -47,18 +47,20 @@ _NEVER = float("inf")
 
 
 class DigestWatch:
-    """Pairs of (frontier digest, replica digest): our own, and those of linked neighbours.
+    """Pairs of (frontier digest, replica digest): our own, and those of linked neighbours. applied: what is in our
+    coefficients.
 
     is_agreed: a neighbour's digest was equal to ours, or a rebuild found ours right, and no doubt has arisen since.
     is_doubted: most digests were unequal, and none was equal since. standing: our last digest with its frontier; told
     at the end of a pull.
     """
 
-    def __init__(self) -> None:
-        self.is_agreed = False
-        self.is_doubted = False
-        self.is_rebuilding = False
+    def __init__(self, applied: Frontier, neighbours: Iterable[OriginId], outbox: Outbox[Outputs]) -> None:
+        self.is_agreed = self.is_doubted = self.is_rebuilding = False
         self.standing: Standing | None = None
+        self._applied = applied
+        self._neighbours = neighbours
+        self._outbox = outbox
         self._ours: Pairs = OrderedDict()
         self._theirs: dict[OriginId, Pairs] = {}
         self._asked: dict[bytes, tuple[Held, ...]] = {}
@@ -106,16 +108,14 @@ class DigestWatch:
         is_due = self.is_doubted and not self._is_answered and self._rebuild_at < moment + MEND_SECONDS_MAX
         return not (self.is_rebuilding or is_due) and self._outdated_at > moment
 
-    def take(self, applied: Frontier, outbox: Outbox[Outputs]) -> None:
+    def take(self) -> None:
         """Orders the digest of what is applied, unless it is known, is being taken, or would mean nothing."""
-        key = applied.digest()
+        key = self._applied.digest()
         if not self.is_outdated and key not in self._asked and key not in self._ours:
-            self._asked[key] = applied.held()
-            outbox.order(TakeDigest(key))
+            self._asked[key] = self._applied.held()
+            self._outbox.order(TakeDigest(key))
 
-    def taken(
-        self, said: ReplicaDigest, outbox: Outbox[Outputs], neighbours: Iterable[OriginId]
-    ) -> list[tuple[OriginId, bool]]:
+    def taken(self, said: ReplicaDigest) -> list[tuple[OriginId, bool]]:
         """Our own digest was taken: tells it to the neighbours. Returns the neighbours whose digest of the same
         frontier is known, each with whether it is equal."""
         held = None if self.is_rebuilding else self._asked.pop(said.frontier_digest, None)
@@ -123,14 +123,10 @@ class DigestWatch:
             return []  # ordered before a rebuild
         self.standing = Standing(held, said.replica_digest)
         _keep(self._ours, said)
-        for peer in neighbours:
-            outbox.send(peer, said)
-        known = [
-            (peer, theirs[said.frontier_digest])
-            for peer, theirs in self._theirs.items()
-            if said.frontier_digest in theirs
-        ]
-        return [(peer, self._note(peer, said, theirs)) for peer, theirs in known]
+        for peer in self._neighbours:
+            self._outbox.send(peer, said)
+        known = ((peer, theirs.get(said.frontier_digest)) for peer, theirs in self._theirs.items())
+        return [(peer, self._note(peer, said, theirs)) for peer, theirs in known if theirs is not None]
 
     def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
         """Takes a neighbour's digest. Is it equal to ours? None: we have none of that frontier yet."""
@@ -147,34 +143,34 @@ class DigestWatch:
         self._equal_at.pop(peer, None)
         self.jury.forget(peer)
 
-    def compared(self, peer: OriginId, who: str, outbox: Outbox[Outputs], now: float, *, is_equal: bool) -> bool:
+    def compared(self, peer: OriginId, who: str, now: float, *, is_equal: bool) -> bool:
         """A neighbour's digest was compared with ours. Returns True if it is equal, and none was since we began or last
         doubted. who: the neighbour's name, for the log."""
         self.jury.hear(peer, is_equal)
         accusers = self.jury.accusers(now)
         if accusers:
-            self.doubt(accusers, who, outbox)
+            self.doubt(accusers, who)
         if accusers or self.is_rebuilding or not is_equal:
             return False
         is_news = not self.is_agreed
         self.is_agreed, self.is_doubted = True, False
         return is_news
 
-    def doubt(self, accusers: Iterable[OriginId], who: str, outbox: Outbox[Outputs]) -> None:
+    def doubt(self, accusers: Iterable[OriginId], who: str) -> None:
         """Raises the alarm: others have other sums of the same updates, or most neighbours other digests. who: a name
         for the log."""
         self._accusers.update(accusers)
         self.is_agreed = False
         if not self.is_doubted:
             self.is_doubted, self._is_answered = True, False
-            outbox.tell("replicas differ", "error", other=who)
+            self._outbox.tell("replicas differ", "error", other=who)
 
     def outdate(self, now: float) -> None:
         """The journal has changed: the coefficients have to be rebuilt from it."""
         self._outdated_at = min(self._outdated_at, now)
         self._forget_ours()
 
-    def rebuild(self, applied: Frontier, outbox: Outbox[Outputs], now: float) -> bool:
+    def rebuild(self, now: float) -> bool:
         """Orders a rebuild if the replica is in doubt or outdated, unless there was one just now. Returns whether it
         did."""
         if self.is_rebuilding:
@@ -191,23 +187,23 @@ class DigestWatch:
         self._is_expected, self._outdated_at = self.is_outdated, _NEVER
         self.is_rebuilding = self._is_answered = True
         self._forget_ours()
-        outbox.order(Rebuild(applied.held()))
-        self.take(applied, outbox)
+        self._outbox.order(Rebuild(self._applied.held()))
+        self.take()
         return True
 
-    def rebuilt(self, is_changed: bool, outbox: Outbox[Outputs], now: float) -> None:
+    def rebuilt(self, is_changed: bool, now: float) -> None:
         """The rebuild has ended. is_changed: the coefficients had not been those that the journal gives."""
         self.is_rebuilding = False
         if self._is_expected:
             self.is_agreed, self.is_doubted = True, False  # those doubted were others: these are the journal's
             self._accusers.clear()
-            outbox.tell("replica rebuilt", "info", was_wrong=False)
+            self._outbox.tell("replica rebuilt", "info", was_wrong=False)
             return
         if not is_changed:
             self.jury.mute(self._accusers, now)
             self.is_agreed, self.is_doubted = True, False
         self._accusers.clear()
-        outbox.tell("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
+        self._outbox.tell("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
 
     def _forget_ours(self) -> None:
         """Forgets what was found out with other coefficients."""
@@ -227,23 +223,21 @@ class DigestWatch:
 class HearsayWatch(DigestWatch):
     """The digest watch of a node without a replica: it repeats what its neighbours say of theirs."""
 
-    def __init__(self, outbox: Outbox[Outputs], neighbours: Iterable[OriginId]) -> None:
-        super().__init__()
-        self._outbox = outbox
-        self._neighbours = neighbours
+    def __init__(self, applied: Frontier, neighbours: Iterable[OriginId], outbox: Outbox[Outputs]) -> None:
+        super().__init__(applied, neighbours, outbox)
         self._told: dict[OriginId, set[ReplicaDigest]] = {}
         """What each neighbour was told in this comparison period. Nothing is forgotten before its end: else relays in a
         ring would tell each other more words than they remember for ever."""
         self._heard: Counter[OriginId] = Counter()
         """How many words of each neighbour were repeated in this period."""
 
-    def take(self, applied: Frontier, outbox: Outbox[Outputs]) -> None:
+    def take(self) -> None:
         """There is nothing to take a digest of."""
 
     def outdate(self, now: float) -> None:
         """There are no coefficients that the journal could be ahead of."""
 
-    def rebuild(self, applied: Frontier, outbox: Outbox[Outputs], now: float) -> bool:
+    def rebuild(self, now: float) -> bool:
         """A comparison period is over."""
         self._told.clear()
         self._heard.clear()
