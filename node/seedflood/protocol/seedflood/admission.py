@@ -123,7 +123,9 @@ class Admission(MemberAdmission):
             return self._reject(bundle, "too far ahead")
         if self.has_twin(origin):
             return self._reject(bundle, "another key")
-        return self._is_of(member.public_key, bundle) or self._reject(bundle, "signature")
+        key = member.public_key
+        is_of_it = self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)
+        return is_of_it or self._reject(bundle, "signature")
 
     def admits_vote(self, vote: Vote) -> bool:
         """May this vote be counted? Raises PeerError for a wrong signature."""
@@ -159,9 +161,6 @@ class Admission(MemberAdmission):
         if not self._tells(probes):
             return "payload"
         return None
-
-    def _is_of(self, key: bytes, bundle: Bundle) -> bool:
-        return self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)
 
     def _may_have_said(self, origin: OriginId, terms: Terms) -> bool:
         """May a donor of ours have something that this origin said before it was removed? Once it is cut off, what is

@@ -16,17 +16,15 @@ from collections.abc import Collection
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.presence import Presence
 
 
 class Announcement:
     """The announcement of one process, if it has to make one."""
 
-    def __init__(self, rules: Rules, presence: Presence, neighbours: Neighbours, frontier: Frontier) -> None:
+    def __init__(self, rules: Rules, presence: Presence, frontier: Frontier) -> None:
         self._rules = rules
         self._presence = presence
-        self._neighbours = neighbours
         self._frontier = frontier
         self._said_at: float | None = None
         self._asked: set[OriginId] = set()
@@ -39,7 +37,7 @@ class Announcement:
         if self._said_at is None:
             self._said_at = now
             self._presence.take_part(first)
-        neighbours = set(self._neighbours)
+        neighbours = set(self._presence.neighbours)
         for peer in sorted(neighbours - self._asked):
             self._presence.ping(peer, now)
         self._asked = neighbours

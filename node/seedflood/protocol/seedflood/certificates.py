@@ -99,7 +99,7 @@ class Certificates:
         return [votes[self._origin] for votes in self._votes.values() if self._origin in votes]
 
     def ours_on(self, epoch: int) -> Vote | None:
-        return self._votes.get(epoch, {}).get(self._origin)
+        return self._on(epoch).get(self._origin)
 
     def is_news(self, vote: Vote) -> bool:
         """Should it be verified? A second vote of its host on the epoch is news once."""
@@ -107,7 +107,7 @@ class Certificates:
             return False
         if vote.epoch in self._certified and vote.epoch not in self._votes:
             return False
-        known = self._votes.get(vote.epoch, {}).get(vote.origin)
+        known = self._on(vote.epoch).get(vote.origin)
         if known is None:
             return True
         return known.digests != vote.digests and vote.origin not in self.doubles and len(self.doubles) < DOUBLES_MAX
@@ -132,12 +132,11 @@ class Certificates:
         return None if later and epoch < recent else min([roster.changed_at, *later])
 
     def votes_on(self, epoch: int) -> list[Vote]:
-        return list(self._votes.get(epoch, {}).values())
+        return list(self._on(epoch).values())
 
     def told(self) -> list[Vote]:
         """What others need to know as much as we do."""
-        waiting = islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
-        of_epochs = chain(sorted(self._certified.keys() & self._votes.keys()), waiting)
+        of_epochs = chain(sorted(self._certified.keys() & self._votes.keys()), self._uncertified())
         votes = [vote for epoch in of_epochs for vote in self._votes[epoch].values()]
         return votes + [second for _, second in self.doubles.values()]
 
@@ -152,7 +151,7 @@ class Certificates:
 
     def votes_for(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
         """Who has voted for this sum."""
-        return tuple(vote for vote in self._votes.get(epoch, {}).values() if vote.digests == digests)
+        return tuple(vote for vote in self._on(epoch).values() if vote.digests == digests)
 
     def certificate(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
         """Of the votes for this sum no more than it takes, where a majority is enough."""
@@ -169,8 +168,7 @@ class Certificates:
 
     def against(self, epoch: int, digests: EpochDigest) -> list[OriginId]:
         """Who has voted for another sum of the same steps."""
-        votes = self._votes.get(epoch, {}).values()
-        others = [one for one in votes if one.digests != digests]
+        others = [one for one in self._on(epoch).values() if one.digests != digests]
         return [one.origin for one in others if one.digests.frontier_digest == digests.frontier_digest]
 
     def note(self, epoch: int, digests: EpochDigest, votes: Iterable[Vote]) -> None:
@@ -182,7 +180,7 @@ class Certificates:
         if not is_known and serial > max((known for one, known in self._floors.items() if one <= epoch), default=0):
             self._floors = {one: known for one, known in self._floors.items() if one < epoch or known > serial}
             self._floors[epoch] = serial
-            self._votes[epoch] = {vote.origin: vote for vote in votes} | self._votes.get(epoch, {})
+            self._votes[epoch] = {vote.origin: vote for vote in votes} | self._on(epoch)
 
     def forget(self, but: Collection[int]) -> None:
         """Forgets the votes on epochs whose certificate is long known. but: those whose sums wait for their votes."""
@@ -193,8 +191,7 @@ class Certificates:
 
     def review(self) -> list[tuple[int, EpochDigest]]:
         """The epochs that have enough votes since this was called last."""
-        waiting = islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
-        found = [(epoch, digests) for epoch in waiting if (digests := self._find(epoch)) is not None]
+        found = [(epoch, digests) for epoch in self._uncertified() if (digests := self._find(epoch)) is not None]
         for epoch, digests in found:
             self.note(epoch, digests, self.certificate(epoch, digests))
         return found
@@ -227,13 +224,20 @@ class Certificates:
         votes in another order than we may have found a certificate."""
         if (certified := self.of(epoch)) is not None:
             return certified
-        sides = Counter(vote.digests for vote in self._votes.get(epoch, {}).values())
+        sides = Counter(vote.digests for vote in self._on(epoch).values())
         most = max(sides, key=lambda digests: (sides[digests], digests), default=None)
         return most if most is not None and self.suffices(epoch, self.undoubted(epoch, most)) else None
 
     def votes_wanted(self) -> int:
         """How many votes a majority is now."""
         return len(self._voters()) // 2 + 1
+
+    def _on(self, epoch: int) -> dict[OriginId, Vote]:
+        return self._votes.get(epoch, {})
+
+    def _uncertified(self) -> Iterator[int]:
+        """The earliest EPOCHS_TOLD_MAX that have votes and no certificate."""
+        return islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
 
     def _voters(self) -> frozenset[OriginId]:
         """Who may train by the newest roster."""
@@ -260,9 +264,11 @@ class Certificates:
 
     def _find(self, epoch: int) -> EpochDigest | None:
         """What enough votes say. Of many hosts most look-ups end with the one for whom the last one waited."""
-        if not self.is_by_majority and self._is_any_lagging(epoch):
+        votes = self._votes[epoch]
+        if self.doubles:
+            votes = {origin: vote for origin, vote in votes.items() if origin not in self.doubles}
+        if not self.is_by_majority and self._is_any_lagging(epoch, votes):
             return None
-        votes = {origin: vote for origin, vote in self._votes[epoch].items() if origin not in self.doubles}
         sides: dict[EpochDigest, set[OriginId]] = {}
         for origin, vote in votes.items():
             sides.setdefault(vote.digests, set()).add(origin)
@@ -273,15 +279,14 @@ class Certificates:
             return largest if self._majority(epoch, [votes[one] for one in sides[largest]]) else None
         return largest if self._is_unanimous(epoch, votes, len(sides[largest])) else None
 
-    def _is_any_lagging(self, epoch: int) -> bool:
+    def _is_any_lagging(self, epoch: int, votes: Collection[OriginId]) -> bool:
         """Has anyone still to vote, where all have to?"""
-        votes, membership = self._votes[epoch], self._membership
-        last = membership.get(self._lagging.get(epoch, self._origin))
+        last = self._membership.get(self._lagging.get(epoch, self._origin))
         if last is not None and last.origin not in votes and self._is_awaited(last, epoch):
             return True
-        silent = (one for one in membership.all() if one.origin not in votes and self._is_awaited(one, epoch))
-        if (lagging := next(silent, None)) is not None:
-            self._lagging[epoch] = lagging.origin
+        lagging = next((one for one in self._awaited(epoch) if one not in votes), None)
+        if lagging is not None:
+            self._lagging[epoch] = lagging
         return lagging is not None
 
     def _majority(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
@@ -305,13 +310,9 @@ class Certificates:
         return ()
 
     def _is_unanimous(self, epoch: int, votes: Mapping[OriginId, Vote], equal: int) -> bool:
-        """Has everyone who takes part voted for the same steps, and are more than half of them for one sum? Where there
-        are other origins, one of them must have voted, even if it has left: nobody is its own witness."""
+        """Do all say the same steps, now that everyone who takes part has voted, and more than half of them one sum?
+        Where there are other origins, one of them must have voted, even if it has left: nobody is its own witness."""
         if self._membership.taking_part < self._rules.clients or len({vote.digests[0] for vote in votes.values()}) > 1:
-            return False
-        lagging = next((one for one in self._awaited(epoch) if one not in votes), None)
-        if lagging is not None:
-            self._lagging[epoch] = lagging
             return False
         return 2 * equal > self._size(epoch, votes) and equal >= min(2, self._rules.clients)
 

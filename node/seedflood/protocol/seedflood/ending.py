@@ -65,9 +65,10 @@ class Ending:
         owed = (one for one in self._owed(before - 1) if one[0] in reached)
         return all(self._frontier.holds(origin, 0, last) for origin, last in owed)
 
-    def lacking(self, before: int) -> Iterable[OriginId]:
-        """The origins of which an update is missing here that they owe for the steps below `before`."""
-        return self._lacking(before - 1)
+    def lacking(self, before: int) -> dict[OriginId, list[tuple[int, int]]]:
+        """The updates owed for the steps below `before` that are not held, as ranges of steps by origin."""
+        gaps = ((origin, self._frontier.gaps(origin, last)) for origin, last in self._owed(before - 1))
+        return {origin: ranges for origin, ranges in gaps if ranges}
 
     def holds_everything(self, before: int = STEP_MAX) -> bool:
         """Did all clients join, and is every update held that they owe for the steps below `before`, or of the whole
@@ -75,15 +76,8 @@ class Ending:
         return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self.steps))
 
     def missing(self) -> dict[OriginId, list[tuple[int, int]]]:
-        """The steps that are missing when no steps are left, as ranges by origin; empty before that phase."""
-        if self.since is None:
-            return {}
-        return self._lacking(self.steps - 1)
-
-    def _lacking(self, end: int) -> dict[OriginId, list[tuple[int, int]]]:
-        """The updates owed up to step `end` that are not held, as ranges of steps by origin."""
-        gaps = ((origin, self._frontier.gaps(origin, last)) for origin, last in self._owed(end))
-        return {origin: ranges for origin, ranges in gaps if ranges}
+        """The same of the whole run when no steps are left; empty before that phase."""
+        return {} if self.since is None else self.lacking(self.steps)
 
     def _owed(self, end: int) -> Iterator[tuple[OriginId, int]]:
         """Who owes updates for the steps up to `end`, and the last one that it owes."""

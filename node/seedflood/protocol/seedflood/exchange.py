@@ -67,7 +67,7 @@ class Exchange:
         self._outbox = outbox
         self._rules = rules
         self._may_apply_before = may_apply_before
-        self.announcement = Announcement(rules, presence, presence.neighbours, holdings.frontier)
+        self.announcement = Announcement(rules, presence, holdings.frontier)
         self.voting = Voting(holdings, presence, admission, self.watch, outbox, rules)
         self.sums = WantedSums(rules, holdings, self.donors, is_relay=is_relay)
 

@@ -251,6 +251,4 @@ class Voting:
     def _keep(self) -> None:
         """Our votes are to be on the disk before anyone hears them."""
         packed = [_RECORD.pack(one.epoch, *one.digests, one.signature, one.serial) for one in self._certificates.ours()]
-        outputs = self._outbox.outputs
-        outputs.is_durable = True
-        outputs.records.append(Record(VOTES_KEY, b"".join(packed)))
+        self._outbox.keep_record(Record(VOTES_KEY, b"".join(packed)))

@@ -122,11 +122,7 @@ class Gate:
         """What an operator is shown of it."""
         if self.roster is None:
             return None
-        return RosterView(self.roster.serial, len(self._valid), self.removed())
-
-    def removed(self) -> int:
-        """How many entries are not valid now."""
-        return len(self.entries()) - len(self._valid)
+        return RosterView(self.roster.serial, len(self._valid), len(self.roster) - len(self._valid))
 
 
 def stand_in(public_key: bytes, name: str) -> Member:
