@@ -5,7 +5,8 @@ only direct neighbours have their own label. `deploy/METRICS.md` lists them; a t
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import get_args
 
@@ -87,12 +88,9 @@ class NodeCollector(Collector):
             "1 if the loss of the last evaluation is clearly above the best one, else 0.",
             hub.rise is not None,
         )
-        figures = GaugeMetricFamily(
-            "seedflood_figure", "Figures of the last evaluation on the validation rows.", labels=["name"]
+        yield _labelled(
+            GaugeMetricFamily, "figure", "Figures of the last evaluation on the validation rows.", "name", hub.figures
         )
-        for name, value in hub.figures.items():
-            figures.add_metric([name], value)
-        yield figures
         yield _gauge("last_step_timestamp_seconds", "When the last window closed, Unix time.", tally.last_step_at)
         if subject.view().phase != LOADING:
             yield from _node(subject, hub.settings.run.steps)
@@ -101,25 +99,15 @@ class NodeCollector(Collector):
 
 def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     view, journal = subject.view(), subject.journal_size()
-    shown = GaugeMetricFamily(
-        "seedflood_algorithm_figure", "Figures that the algorithm of the run reports.", labels=["name"]
+    yield _labelled(
+        GaugeMetricFamily, "algorithm_figure", "Figures that the algorithm of the run reports.", "name", view.figures
     )
-    for name, value in view.figures.items():
-        shown.add_metric([name], value)
-    yield shown
     yield _counter("updates_duplicate", "Updates that came again and were dropped.", view.duplicates)
-    rejected = CounterMetricFamily(
-        "seedflood_updates_rejected", "Bundles, statements and sums of others that were not used.", labels=["reason"]
-    )
-    for reason, count in view.refused.items():
-        rejected.add_metric([label(reason)], count)
-    yield rejected
-    faults = CounterMetricFamily(
-        "seedflood_peer_faults", "Frames and links of others that were refused.", labels=["reason"]
-    )
-    for fault, count in sorted(subject.link_faults().items()):
-        faults.add_metric([fault], count)
-    yield faults
+    refused = {label(reason): count for reason, count in view.refused.items()}
+    text = "Bundles, statements and sums of others that were not used."
+    yield _labelled(CounterMetricFamily, "updates_rejected", text, "reason", refused)
+    text, faults = "Frames and links of others that were refused.", dict(sorted(subject.link_faults().items()))
+    yield _labelled(CounterMetricFamily, "peer_faults", text, "reason", faults)
     yield _counter("tls_handshakes", "TLS handshakes that others have begun.", subject.handshakes)
     yield _counter(
         "equivocations",
@@ -128,11 +116,9 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     )
     yield _gauge("window_step", "First step of the round that is measured or collected.", view.step)
     yield _gauge("run_steps", "Length of the run in steps.", view.steps or steps)
-    peers = GaugeMetricFamily("seedflood_peers", "Other members of the run by their status.", labels=["state"])
-    for state in get_args(MemberStatus):
-        if state != "self":
-            peers.add_metric([state], sum(member.status == state for member in view.members))
-    yield peers
+    states = dict.fromkeys(get_args(MemberStatus), 0) | Counter(member.status for member in view.members)
+    del states["self"]
+    yield _labelled(GaugeMetricFamily, "peers", "Other members of the run by their status.", "state", states)
     yield _gauge("cut_vertices", "Hosts that are the only way between some others.", len(view.cut_vertices))
     roster = view.roster
     yield _gauge("run_closed", "1 if only hosts on a roster take part, 0 if the run is open.", roster is not None)
@@ -179,6 +165,16 @@ def _links(links: list[LinkState]) -> Iterator[Metric]:
         if others := linked[LINKS_MAX:]:
             family.add_metric(["other"], sum(map(count, others)))
         yield family
+
+
+def _labelled(
+    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, what: str, values: Mapping[str, float]
+) -> Metric:
+    """One sample for each value, by its label. what: the label is."""
+    family = kind(f"seedflood_{name}", text, labels=[what])
+    for one, value in values.items():
+        family.add_metric([one], value)
+    return family
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

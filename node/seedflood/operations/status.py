@@ -53,6 +53,7 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from seedflood import VERSION
@@ -256,7 +257,7 @@ def _catching_up(view: View) -> dict[str, Any] | None:
     pulled = view.catching_up
     if pulled is None:
         return None
-    return {"donor": _name(pulled.donor, view), "held": pulled.held, "wanted": pulled.wanted, "unit": pulled.unit}
+    return asdict(pulled) | {"donor": _name(pulled.donor, view)}
 
 
 def _spell_progress(pulled: CatchingUp) -> str:
@@ -275,14 +276,8 @@ def _name(origin: OriginId, view: View) -> str:
 
 def _last_close(view: View, close: LastClose) -> dict[str, Any]:
     names = {member.origin: member.name for member in view.members}
-    return {
-        "step": close.step,
-        "reason": close.reason,
-        "waited_seconds": _round(close.waited_seconds),
-        "heard": close.heard,
-        "late": close.late,
-        "missing": sorted(names.get(origin, fingerprint(origin)) for origin in close.missing),
-    }
+    missing = sorted(names.get(origin, fingerprint(origin)) for origin in close.missing)
+    return asdict(close) | {"waited_seconds": _round(close.waited_seconds), "missing": missing}
 
 
 def _pairs(pairs: Sequence[Edge]) -> list[list[str]]:
@@ -323,12 +318,12 @@ def _removal(removal: RemovalView) -> dict[str, Any]:
         "name": removal.name,
         "origin": fingerprint(removal.origin),
         "state": "settled" if removal.is_settled else "cut" if removal.is_cut else "frozen",
-        "held": [list(span) for span in removal.held],
+        "held": removal.held,
         "since": removal.since,
         "content": removal.content.hex(),
-        "same": list(removal.same),
-        "others": list(removal.others),
-        "unreached": list(removal.unreached),
+        "same": removal.same,
+        "others": removal.others,
+        "unreached": removal.unreached,
     }
 
 
