@@ -110,7 +110,7 @@ def test_every_other_fault_is_one_sentence(desk: Desk, tmp_path: Path) -> None:
         (
             ("add", "beta", KEYS[1], "--role", "king"),
             ExitCode.USAGE,
-            '"king" is no role; choose of train, relay, read.',
+            '"king" is no role (beta); choose of train, relay, read.',
         ),
         (("add", "beta", KEYS[1], "--until", "soon"), ExitCode.USAGE, '"soon" is no time'),
         (("remove", "beta", "--yes"), ExitCode.USAGE, "beta is not on the roster."),

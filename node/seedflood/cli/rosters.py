@@ -17,7 +17,7 @@ from seedflood.errors import ConfigError, UnsettledError, UsageError
 from seedflood.identity import Identity
 from seedflood.operations.client import node_at
 from seedflood.protocol.origin import fingerprint
-from seedflood.protocol.swarm.roster import ROLES, Cut, Entry, Role, Roster
+from seedflood.protocol.swarm.roster import Cut, Entry, Roster
 from seedflood.roster_file import SignedRoster, parse_key, parse_time, read_roster, spell_time, write_roster
 
 roster_app = typer.Typer(no_args_is_help=True, help="Who belongs to a closed run: a list that its operator signs.")
@@ -71,12 +71,13 @@ def add(
     operator = Identity.load(key)
     before = _read_own(file, operator) if file.exists() else SignedRoster(operator.public_key, run, Roster(1))
     try:
-        entry = Entry(name, parse_key(public_key, "PUBLIC-KEY"), _roles(role), _time(since), _time(until))
+        roles: tuple[Any, ...] = tuple(role or ("train",))
+        begin, end = (None if told is None else parse_time(told) for told in (since, until))
+        entry = Entry(name, parse_key(public_key, "PUBLIC-KEY"), roles, begin, end)
         after = before.roster.adding(entry)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    _write(file, operator, before, after)
-    typer.echo(f"{name} is on the roster, serial {after.serial}. {HOW_TO_SPREAD}")
+    _write(file, operator, before, after, f"{name} is on the roster")
 
 
 @roster_app.command("remove")
@@ -107,8 +108,7 @@ def remove(
     )
     if not yes:
         typer.confirm("Go on?", abort=True)
-    _write(file, operator, before, after)
-    typer.echo(f"{name} is removed, serial {after.serial}. {HOW_TO_SPREAD}")
+    _write(file, operator, before, after, f"{name} is removed")
 
 
 @roster_app.command("cut")
@@ -154,8 +154,7 @@ def cut(
         )
     if not yes:
         typer.confirm("Go on?", abort=True)
-    _write(file, operator, before, after)
-    typer.echo(f"{name} is cut off, serial {after.serial}. {HOW_TO_SPREAD}")
+    _write(file, operator, before, after, f"{name} is cut off")
 
 
 def _removal_of(name: str, roster: Roster, told: dict[str, Any] | None, node: str) -> dict[str, Any]:
@@ -173,9 +172,6 @@ def _removal_of(name: str, roster: Roster, told: dict[str, Any] | None, node: st
     return found[0]
 
 
-HOW_TO_SPREAD = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
-
-
 def _read_own(file: Path, operator: Identity) -> SignedRoster:
     found = read_roster(file)
     if found.operator != operator.public_key:
@@ -183,19 +179,10 @@ def _read_own(file: Path, operator: Identity) -> SignedRoster:
     return found
 
 
-def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster) -> None:
+def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster, what: str) -> None:
     write_roster(file, SignedRoster.sign(operator, before.run, after))
-
-
-def _roles(told: list[str] | None) -> tuple[Role, ...]:
-    """Raises ValueError."""
-    if unknown := [one for one in told or () if one not in ROLES]:
-        raise ValueError(f'"{unknown[0]}" is no role; choose of {", ".join(ROLES)}')
-    return tuple(role for role in ROLES if role in (told or ["train"]))
-
-
-def _time(told: str | None) -> int | None:
-    return None if told is None else parse_time(told)
+    how_to_spread = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
+    typer.echo(f"{what}, serial {after.serial}. {how_to_spread}")
 
 
 def _describe(entry: Entry, now: float) -> dict[str, Any]:
