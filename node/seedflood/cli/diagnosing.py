@@ -1,7 +1,10 @@
 """`seedflood doctor`: what may be wrong with a host before its run."""
 
+import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +30,19 @@ def doctor(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None,
 
         seedflood doctor --peers peers.toml
     """
-    from seedflood.offline.doctor import examine
+    from seedflood.offline.doctor import Check, examine
 
-    code, console = ExitCode.OK, table_console()
-    for check in examine(peers, parse_overrides(overrides)):
+    code, console, flags = ExitCode.OK, table_console(), parse_overrides(overrides)
+    for check in chain(examine(peers, flags), (Check("reach", "note", one) for one in _reach(peers, flags))):
         if as_json:
             typer.echo(json.dumps(dataclasses.asdict(check)))
         else:
             console.print(Text.assemble((f"{check.level:<5}", COLOURS[check.level]), f"{check.what:<9}", check.text))
         code = code or check.code
-    for sentence in _reach(peers, parse_overrides(overrides)):
-        if as_json:
-            typer.echo(json.dumps({"what": "reach", "level": "note", "text": sentence, "code": ExitCode.OK}))
-        else:
-            console.print(Text.assemble((f"{'note':<5}", COLOURS["note"]), f"{'reach':<9}", sentence))
     raise typer.Exit(code)
 
 
-def _reach(peers: Path, flags: dict[str, Any]) -> list[str]:
+def _reach(peers: Path, flags: dict[str, Any]) -> Iterator[str]:
     """What the neighbours have found out, if the node of this host runs."""
-    try:
-        state = current(load_course(peers, flags)).state
-        return list(describe_reach(node_in(state).ask("/api/status")))
-    except SeedfloodError:
-        return []
+    with contextlib.suppress(SeedfloodError):
+        yield from describe_reach(node_in(current(load_course(peers, flags)).state).ask("/api/status"))
