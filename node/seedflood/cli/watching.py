@@ -5,7 +5,7 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -23,6 +23,7 @@ from seedflood.operations.http_address import find_http_address
 from seedflood.operations.names import find_names, resolve_origin
 from seedflood.operations.seedflood.trace import trace as trace_lines
 from seedflood.protocol.swarm.graph import distances
+from seedflood.protocol.swarm.outputs import EventLevel
 
 NodeOption = Annotated[
     str | None,
@@ -36,8 +37,7 @@ EventsOption = Annotated[
         help="An event file, or a state folder with event files; the node need not run; repeatable.",
     ),
 ]
-Level = Literal["debug", "info", "warning", "error"]
-LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
+LEVELS = get_args(EventLevel)
 COLOURS = {"warning": "yellow", "error": "red"}
 BACK = {True: "can be dialled", False: "only dials", None: "-"}
 """What is shown in place of an address of a neighbour that has dialled us."""
@@ -227,7 +227,7 @@ def events(
     node: NodeOption = None,
     files: EventsOption = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many events, the last ones.")] = 50,
-    level: Annotated[Level, typer.Option(help="Least level.")] = "info",
+    level: Annotated[EventLevel, typer.Option(help="Least level.")] = "info",
     as_json: JsonOption = False,
 ) -> None:
     """What happened, the newest last: links, members, faults, evaluations.

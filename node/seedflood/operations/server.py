@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -32,13 +32,14 @@ from seedflood.operations.names import resolve_origin
 from seedflood.operations.status import describe, describe_readiness
 from seedflood.operations.subject import LOADING
 from seedflood.protocol.origin import STEP_MAX, fingerprint
+from seedflood.protocol.swarm.outputs import EventLevel
 
 STATIC_FOLDER = Path(__file__).parent / "static"
 
 CLOSE_SECONDS = 1.0
 KEEPALIVE_SECONDS = 15.0
 EVENTS_DEFAULT = 100
-LEVELS = ("debug", "info", "warning", "error")
+LEVELS = get_args(EventLevel)
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
