@@ -252,7 +252,6 @@ VALUES = (
     "seedflood.protocol.frontier.Held",
     "seedflood.protocol.swarm.messages",
     "seedflood.protocol.swarm.outputs",
-    "seedflood.protocol.seedflood.blocker_kinds",
     "seedflood.protocol.seedflood.messages",
     "seedflood.protocol.seedflood.outputs",
 )

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 
 from seedflood.operations.reasons import describe_blocker, explain
-from seedflood.protocol.seedflood.blocker_kinds import BlockerKind
+from seedflood.protocol.seedflood.blockers import BlockerKind
 from seedflood.protocol.view import Blocker
 
 

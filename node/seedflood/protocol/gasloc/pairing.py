@@ -1,13 +1,5 @@
 """One pair of hosts in one round, as one of its ends sees it.
 
-offered   we have sent our offer; the partner has not reached the round yet
-moving    both have offered, and parameters are sent in both directions
-keeping   all their bytes are here, and are checked and written to the disk
-held      they are on our disk; the decision is still missing
-doubt     the same, but the round went on without it; if the decision is to mix, our part is added late
-mixed     both ends mix
-skipped   neither end mixes
-
 The end that comes first in the round's draw (`matching`) decides, once both ends hold what the other has sent. The
 other end is prepared from `held` on, and can then no longer skip by itself. See `ledger`.
 """
@@ -24,13 +16,13 @@ from seedflood.protocol.origin import OriginId
 
 
 class PairStage(StrEnum):
-    OFFERED = "offered"
-    MOVING = "moving"
-    KEEPING = "keeping"
-    HELD = "held"
-    DOUBT = "doubt"
-    MIXED = "mixed"
-    SKIPPED = "skipped"
+    OFFERED = "offered"  # we have sent our offer; the partner has not reached the round yet
+    MOVING = "moving"  # both have offered, and parameters are sent in both directions
+    KEEPING = "keeping"  # all their bytes are here, and are checked and written to the disk
+    HELD = "held"  # they are on our disk; the decision is still missing
+    DOUBT = "doubt"  # the same, but the round went on without it; if the decision is to mix, our part is added late
+    MIXED = "mixed"  # both ends mix
+    SKIPPED = "skipped"  # neither end mixes
 
 
 TRANSITIONS: Mapping[PairStage, tuple[PairStage, ...]] = {

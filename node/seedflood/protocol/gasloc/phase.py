@@ -1,13 +1,4 @@
-"""The life of a node, as one table.
-
-joining     until it has parameters: its own checkpoint, the base model, or a copy of a neighbour
-training    local steps are running; with a delay an exchange may run at the same time
-exchanging  the parameters of the round are encoded and exchanged; the next local steps wait for that
-choosing    no rounds are left: until it has the replica with which all end
-finishing   it has it: wait for hosts that do not have it yet
-finished    `Outputs.is_finished` was said: answer until the shell closes the links
-left        `leave` was called: answer until the shell closes the links
-"""
+"""The life of a node, as one table."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -16,13 +7,13 @@ from seedflood.protocol.lifecycle import PhaseMachine
 
 
 class Phase(StrEnum):
-    JOINING = "joining"
-    TRAINING = "training"
-    EXCHANGING = "exchanging"
-    CHOOSING = "choosing"
-    FINISHING = "finishing"
-    FINISHED = "finished"
-    LEFT = "left"
+    JOINING = "joining"  # until it has parameters: its own checkpoint, the base model, or a copy of a neighbour
+    TRAINING = "training"  # local steps are running; with a delay an exchange may run at the same time
+    EXCHANGING = "exchanging"  # the parameters of the round are encoded and exchanged; the next local steps wait
+    CHOOSING = "choosing"  # no rounds are left: until it has the replica with which all end
+    FINISHING = "finishing"  # it has it: wait for hosts that do not have it yet
+    FINISHED = "finished"  # `Outputs.is_finished` was said: answer until the shell closes the links
+    LEFT = "left"  # `leave` was called: answer until the shell closes the links
 
 
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {

@@ -1,14 +1,4 @@
-"""The life of a node, from the first step of a run to the last, as one table.
-
-joining     until enough is known to speak (`catchup`): nobody contradicts what it said in a past life
-measuring   a `Measure` was handed out, `published` is awaited
-collecting  the own bundle is published; its window is open, and perhaps those of the `delay` rounds before: the
-            next round begins when none that is in its way is (`open_windows`)
-finishing   no steps are left: wait until the neighbours hold everything
-relaying    of a node without a model: from its start until it leaves (`relaying`)
-finished    `Outputs.is_finished` was said: relay until the shell closes the links, and sum what comes late
-left        `leave` was called: relay until the shell closes the links, say nothing of our own
-"""
+"""The life of a node, from the first step of a run to the last, as one table."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,13 +7,13 @@ from seedflood.protocol.lifecycle import PhaseMachine
 
 
 class Phase(StrEnum):
-    JOINING = "joining"
-    MEASURING = "measuring"
-    COLLECTING = "collecting"
-    FINISHING = "finishing"
-    FINISHED = "finished"
-    RELAYING = "relaying"
-    LEFT = "left"
+    JOINING = "joining"  # until enough is known to speak (`catchup`): nobody contradicts what it said in a past life
+    MEASURING = "measuring"  # a `Measure` was handed out, a `Measured` is awaited
+    COLLECTING = "collecting"  # its bundle is published; its window is open, perhaps with earlier ones (`open_windows`)
+    FINISHING = "finishing"  # no steps are left: wait until the neighbours hold everything
+    FINISHED = "finished"  # `Outputs.is_finished` was said: relay until the links are closed, and sum what comes late
+    RELAYING = "relaying"  # of a node without a model: from its start until it leaves (`relaying`)
+    LEFT = "left"  # `leave` was called: relay until the links are closed, say nothing of our own
 
 
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
