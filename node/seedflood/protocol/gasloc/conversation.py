@@ -75,10 +75,20 @@ class Conversation:
                 self._hear_chunk(peer, chunk, now)
             case Accept() as accept:
                 self._carrier.accepted(peer, accept)
-            case Want() | Offer(kind=Kind.COPY) | Decline(kind=Kind.COPY) as saying:
-                self._hear_copy(peer, saying, now)
-            case saying:
-                self._hear_exchange(peer, saying, now)
+            case Want(digest):
+                self.serve.wanted(peer, digest, now, can_serve=self._where().can_serve)
+            case Offer(kind=Kind.COPY) as offer:
+                self.fetch.offered(peer, offer, now)
+            case Decline(kind=Kind.COPY):
+                self.fetch.declined(peer)
+            case Offer() as offer:
+                self._hear_offer(peer, offer, now)
+            case Decline() as decline:
+                self._exchange.declined(peer, decline)
+            case Kept() as kept:
+                self._exchange.heard_kept(peer, kept)
+            case Outcome() as outcome:
+                self._exchange.heard_outcome(peer, outcome)
 
     def tell_progress(self) -> None:
         for peer in self._presence.neighbours:
@@ -101,26 +111,6 @@ class Conversation:
         if receiving is not None:
             self._exchange.arrived(peer, receiving, now)
             self.fetch.arrived(peer, receiving)
-
-    def _hear_copy(self, peer: OriginId, saying: Want | Offer | Decline, now: float) -> None:
-        match saying:
-            case Want(digest):
-                self.serve.wanted(peer, digest, now, can_serve=self._where().can_serve)
-            case Offer() as offer:
-                self.fetch.offered(peer, offer, now)
-            case Decline():
-                self.fetch.declined(peer)
-
-    def _hear_exchange(self, peer: OriginId, saying: Offer | Decline | Kept | Outcome, now: float) -> None:
-        match saying:
-            case Offer() as offer:
-                self._hear_offer(peer, offer, now)
-            case Decline() as decline:
-                self._exchange.declined(peer, decline)
-            case Kept() as kept:
-                self._exchange.heard_kept(peer, kept)
-            case Outcome() as outcome:
-                self._exchange.heard_outcome(peer, outcome)
 
     def _hear_progress(self, peer: OriginId, progress: Progress) -> None:
         if progress.round > self._rules.rounds:
