@@ -106,7 +106,7 @@ def _write(path: Path, arrays: Arrays, facts: Facts) -> None:
 
 def load(path: Path) -> tuple[Arrays, Facts]:
     """The arrays and facts of a file. Raises ValueError or OSError if it cannot be read or fails its checksum."""
-    facts = _read_facts(path)
+    facts = load_facts(path)
     try:
         arrays: Arrays = load_file(path)
     except SafetensorError as error:
@@ -116,19 +116,13 @@ def load(path: Path) -> tuple[Arrays, Facts]:
     return arrays, facts
 
 
-def load_facts(path: Path) -> Facts:
-    """Only the facts of a file, without a check of the checksum. Raises ValueError or OSError."""
-    facts = _read_facts(path)
-    facts.pop(_DIGEST, None)
-    return facts
-
-
 def load_digest(path: Path) -> bytes:
     """The SHA-256 that `load` checks, as the file tells it. Raises ValueError or OSError."""
-    return bytes.fromhex(_read_facts(path).get(_DIGEST, "none"))
+    return bytes.fromhex(load_facts(path).get(_DIGEST, "none"))
 
 
-def _read_facts(path: Path) -> Facts:
+def load_facts(path: Path) -> Facts:
+    """Only the facts of a file, its digest among them, without comparing that. Raises ValueError or OSError."""
     try:
         with safe_open(path, framework="np") as file:
             return dict(file.metadata() or {})

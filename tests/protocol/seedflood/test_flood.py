@@ -8,7 +8,7 @@ from seedflood.protocol.swarm.messages import Members
 
 
 def collect(flood):
-    return [(peer.id, updates) for peer in (B, C, D, E) if peer.id in flood for updates in flood.take(peer.id)]
+    return [(peer.id, updates) for peer in (B, C, D, E) if peer.id in flood._queues for updates in flood.take(peer.id)]
 
 
 def make_flood(*peers, frontier=()):

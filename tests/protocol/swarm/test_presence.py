@@ -79,7 +79,7 @@ def test_a_statement_names_no_more_neighbours_than_anyone_accepts():
 
 
 def test_strict_windows_and_punctual_hosts_ask_for_no_diameter(monkeypatch):
-    monkeypatch.setattr(Membership, "_measure_diameter", lambda _: pytest.fail("nobody needs it"))
+    monkeypatch.setattr(Membership, "diameter", lambda _: pytest.fail("nobody needs it"))
     node = linked(B, window="strict")
     for step in range(3):
         publish(node)

@@ -95,8 +95,9 @@ class Fetch:
     @property
     def moving(self) -> bytes | None:
         """The digest of what arrives, from a donor that has not failed us again and again."""
-        is_moving = self._receiving is not None and self.donor is not None and self.is_likely(self.donor)
-        return self._receiving.digest if is_moving and self._receiving is not None else None
+        if self._receiving is None or self.donor is None or not self.is_likely(self.donor):
+            return None
+        return self._receiving.digest
 
     def advance(self, donors: Mapping[OriginId, int], now: float, wanted: bytes = NEWEST) -> None:
         """Asks a neighbour for a copy, unless one is sending. donors: who has it by what they say, each with its

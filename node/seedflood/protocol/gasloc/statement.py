@@ -112,10 +112,12 @@ def known_links(
     stand still, and are matched with nobody. rounds: of the run; hosts that have finished it count, too. is_any: slow
     links are like all others."""
     member = _taking_part(membership, still, origin, rounds)
+    if member is None:
+        return {}
     links: dict[OriginId, int] = {}
-    for other in member.neighbours if member is not None else ():
+    for other in member.neighbours:
         partner = _taking_part(membership, still, other, rounds) if other != origin else None
-        if member is not None and partner is not None and origin in partner.neighbours:
+        if partner is not None and origin in partner.neighbours:
             slow = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
             links[other] = 0 if is_any else slow
     return links

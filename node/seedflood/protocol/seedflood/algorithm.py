@@ -115,7 +115,6 @@ class SeedFlood(Algorithm):
 
     @property
     def is_doubted(self) -> bool:
-        """Was a neighbour's replica seen to differ from ours, and none to be equal since?"""
         return self.exchange.watch.is_doubted
 
     # What the swarm says of us
@@ -293,8 +292,6 @@ class SeedFlood(Algorithm):
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
-        """Why this node does not move: for whom it waits, since when, and which step is missing. Empty if it waits for
-        nobody."""
         return self._blockers.find(now)
 
     def describe(self, view: View) -> View:

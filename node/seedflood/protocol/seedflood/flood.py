@@ -40,9 +40,6 @@ class Flood:
     def __init__(self) -> None:
         self._queues: dict[OriginId, _Queue] = {}
 
-    def __contains__(self, peer: object) -> bool:
-        return peer in self._queues
-
     def connect(self, peer: OriginId, frontier: Iterable[Held]) -> None:
         """The peer is linked. frontier: what it held when it said hello."""
         held = Frontier(frontier)

@@ -141,7 +141,7 @@ class Membership:
         self._members[member.origin] = member
         self._stand_ins.discard(member.origin)
         if known is None or (known.neighbours, known.has_left) != (member.neighbours, member.has_left):
-            self._links = self._diameter = self._hop_seconds = self._cut_vertices = None
+            self._forget_graph()
         elif known.hop_milliseconds != member.hop_milliseconds:
             self._hop_seconds = None
         return True
@@ -179,7 +179,8 @@ class Membership:
             self._stand_ins.add(origin)
             changed.add(origin)
         self._count()
-        self._digest = self._links = self._diameter = self._hop_seconds = self._cut_vertices = None
+        self._digest = None
+        self._forget_graph()
         return changed
 
     def is_silenced(self, origin: OriginId) -> bool:
@@ -213,6 +214,9 @@ class Membership:
         self.taking_part = len(self._spoken)
         if self._silenced or self._removed:
             self.taking_part += len((self._took_part & self._silenced.keys()).union(self._removed))
+
+    def _forget_graph(self) -> None:
+        self._links = self._diameter = self._hop_seconds = self._cut_vertices = None
 
     def _forget_name(self, member: Member) -> None:
         self._names[member.name] -= 1
@@ -299,7 +303,8 @@ class Membership:
         a link do not count: nothing can come from them. It is computed when it is asked for.
         """
         if self._diameter is None:
-            self._diameter = self._measure_diameter()
+            links = list(self._linked())
+            self._diameter = diameter(self._numbered(links)) or len(links) - 1 if links else 1
         return self._diameter
 
     def cut_vertices(self) -> tuple[OriginId, ...]:
@@ -309,12 +314,6 @@ class Membership:
             origins = sorted(self._linked())
             self._cut_vertices = tuple(origins[k] for k in sorted(cut_vertices(self._numbered(origins))))
         return self._cut_vertices
-
-    def _measure_diameter(self) -> int:
-        links = self._linked()
-        if not links:
-            return 1
-        return diameter(self._numbered(list(links))) or len(links) - 1
 
     def _numbered(self, origins: Sequence[OriginId]) -> list[set[int]]:
         """The graph with places in `origins`, which are all that are linked, for nodes."""

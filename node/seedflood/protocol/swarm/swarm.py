@@ -51,30 +51,32 @@ class Swarm(Generic[Wanted]):
         presence.algorithm = algorithm
         self._silence()
 
+    # What its algorithm says of itself
+
     @property
     def phase(self) -> str:
-        """Where in its life this node is, in a word of its algorithm."""
         return self._algorithm.phase
 
     @property
     def step(self) -> int:
-        """How far it is, of the steps of the run."""
         return self._algorithm.step
 
     @property
     def is_ready(self) -> bool:
-        """Does it take part as others expect it to?"""
         return self._algorithm.is_ready
 
     @property
     def is_doubted(self) -> bool:
-        """Is what it holds in doubt: seen to differ from what others hold, and not seen to be right since?"""
         return self._algorithm.is_doubted
 
     @property
     def is_forgetful(self) -> bool:
-        """Is it unknown here what earlier lives of this node said?"""
         return self._algorithm.is_forgetful
+
+    def blockers(self, now: float) -> tuple[Blocker, ...]:
+        return self._algorithm.blockers(now)
+
+    # Who has ended the run
 
     def unended(self) -> list[tuple[OriginId | None, str]]:
         """Who has not stated that it has ended the run: of a closed one, those on the roster that may train; of an open
@@ -271,13 +273,6 @@ class Swarm(Generic[Wanted]):
         trainers = self.gate.trainers
         if trainers is not None and member.origin not in trainers and not self.membership.has_stand_in(member.origin):
             self._silence()
-
-    # What operators are shown
-
-    def blockers(self, now: float) -> tuple[Blocker, ...]:
-        """Why this node does not move: for whom it waits, since when, and which step is missing. Empty if it waits for
-        nobody."""
-        return self._algorithm.blockers(now)
 
     def view(self, now: float) -> View:
         """What an operator is shown."""
