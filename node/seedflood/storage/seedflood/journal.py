@@ -114,9 +114,8 @@ class BundleJournal(Journal):
 
     def find(self, origin: OriginId, step: int) -> Bundle | None:
         """The bundle that begins with this step, unless a sum has taken its place."""
-        if Frontier(self._sums.frontier(step // self._refresh_period)).holds(origin, step):
-            return None
-        return self._bundles.find(origin, step)
+        bundle = self._bundles.find(origin, step)
+        return bundle if bundle is not None and self._is_single(bundle) else None
 
     def overlapping(self, bundle: Bundle) -> Iterator[Bundle]:
         """The bundles of the same origin, but those in sums, that cover one of the steps that this one covers."""

@@ -151,9 +151,10 @@ class Bundles:
         """Deletes those bundles of an origin that tell of the steps first..last and are meant. Returns them."""
         gone = [bundle for bundle in self._read(origin, first, last) if is_meant(bundle)]
         for bundle in gone:
-            start, strand = self._strand(origin, bundle.step)
-            self.delete([(origin, start, start, STEP_MAX)])
-            self.add(one for one in strand if one.step != bundle.step)
+            (row,) = self._page(origin, bundle.step, bundle.step, 1)
+            rest = [one for one in self._decode([row]) if one.step != bundle.step]
+            self.delete([(origin, row[_STEP], row[_STEP], STEP_MAX)])
+            self.add(rest)
         return gone
 
     def count(self, stretches: Iterable[Stretch]) -> int:
@@ -266,12 +267,6 @@ class Bundles:
                 path=str(self._store.path),
             )
         return there is not None
-
-    def _strand(self, origin: OriginId, step: int) -> tuple[int, list[Bundle]]:
-        """The strand that begins with this step or last before it, with its first step; (0, []) if there is none."""
-        ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
-        found = [] if start is None else self._store.rows(_SELECT, signed(origin), start, start, 1)
-        return start or 0, list(self._decode(found))
 
     def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
         """The bundles of an origin that overlap with the steps first..last."""
