@@ -53,7 +53,7 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "HopDelays._latest": linked,
     "HopDelays._sent": linked,
     "Liveness._lateness": origins,
-    "Liveness._missing_since": origins,
+    "Liveness.missing_since": origins,
     "Liveness.suspects": origins,
     "MemberAdmission._twins": origins,
     "MemberAdmission.refused": fixed(REASONS_MAX),

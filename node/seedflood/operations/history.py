@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seedflood.operations.eventlog import Facts, decode
+from seedflood.operations.eventlog import decode
 
 LOSS_POINTS_MAX = 600
 SPEED_POINTS_MAX = 300
@@ -44,6 +44,9 @@ class Curve:
         points = [*self._points, _mean(self._share)] if self._share else self._points
         return [[x, *values] for x, values in points]
 
+
+EVENTS_MAX = 500
+"""The most events for people that are kept in memory."""
 
 NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows", "texts"}
 """Keys in a line about an evaluation that are not figures."""
@@ -111,16 +114,8 @@ class History:
             return  # the line is of another version
         if isinstance(whole.get("halvings"), int) and isinstance(whole.get("step"), int):
             self.halvings.append((whole["step"], whole["halvings"]))
-        events.append(for_people(whole))
+        events.append({key: value for key, value in whole.items() if key not in ("node", "run")})
         del events[:-EVENTS_MAX]
-
-
-EVENTS_MAX = 500
-"""The most events for people that are kept in memory."""
-
-
-def for_people(whole: Facts) -> dict[str, Any]:
-    return {key: value for key, value in whole.items() if key not in ("node", "run")}
 
 
 def _mean(points: list[tuple[float, list[float]]]) -> tuple[float, list[float]]:

@@ -71,7 +71,7 @@ def test_taking_costs_what_is_taken(there, early, later):
     looked_at = []
 
     class Counted(Pending):
-        def _pick(self, is_meant):
+        def drop(self, is_meant):
             pytest.fail("everything that waits was looked at")
 
         def _note(self, taken):

@@ -128,8 +128,8 @@ class Blockers:
         if self._rules.window != "none":
             for origin in sorted(window.waiting, key=membership.name):
                 step = window.first_lacking(origin, membership, self._frontier)
-                since = liveness.missing_since(origin)
-                yield Blocker("window", origin, membership.name(origin), step, now if since is None else since)
+                since = liveness.missing_since.get(origin, now)
+                yield Blocker("window", origin, membership.name(origin), step, since)
         if window.is_waiting_for_joins(membership, now):
             yield from self._joins(window.unjoined(membership), window.opened_at)
 

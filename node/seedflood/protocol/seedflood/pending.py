@@ -65,11 +65,11 @@ class Pending:
 
     def take_covered(self, frontier: Frontier) -> ClosedWindow | None:
         """Takes everything that another frontier covers, outside of any window; None if there is nothing."""
-        return self._outside(self._pick(lambda bundle: frontier.holds(*bundle.span)), 0)
+        return self._outside(self.drop(lambda bundle: frontier.holds(*bundle.span)), 0)
 
     def take_below(self, ends: Mapping[OriginId, int]) -> ClosedWindow | None:
         """Takes everything below these steps, given by origin, outside of any window; None if there is nothing."""
-        return self._outside(self._pick(lambda bundle: bundle.last < ends.get(bundle.origin, 0)), 0)
+        return self._outside(self.drop(lambda bundle: bundle.last < ends.get(bundle.origin, 0)), 0)
 
     def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
         """Takes what is applied with a window that closes now: its own updates, older ones that came late, and those of
@@ -88,10 +88,6 @@ class Pending:
             waited_seconds=now - window.opened_at,
         )
 
-    def drop(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
-        """Removes bundles that are applied in another way, as a part of a sum, or not at all. Returns them."""
-        return self._pick(is_meant)
-
     def _take(self, last: int, keep: int = 0) -> list[Bundle]:
         """Takes the bundles up to this last step, the oldest first, as long as more than `keep` are left."""
         taken: list[Bundle] = []
@@ -102,8 +98,9 @@ class Pending:
         self._note(taken)
         return taken
 
-    def _pick(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
-        """Takes all bundles that are meant. Looks at every one."""
+    def drop(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
+        """Takes all bundles that are meant, which are applied outside of any window, as a part of a sum, or not at all.
+        Looks at every one."""
         rest: list[Bundle] = []
         meant: list[Bundle] = []
         for bundle in self:

@@ -23,20 +23,21 @@ class Liveness:
 
     def __init__(self) -> None:
         self.suspects: set[OriginId] = set()
-        self._missing_since: dict[OriginId, float] = {}
+        self.missing_since: dict[OriginId, float] = {}
+        """Since when windows wait for an origin."""
         self._lateness: dict[OriginId, tuple[float, float]] = {}
 
     def opened(self, expected: Iterable[OriginId], waiting: set[OriginId], now: float) -> None:
         """A window has opened. waiting: the expected origins that it waits for; the others were in time."""
         for origin in expected:
             if origin in waiting:
-                self._missing_since.setdefault(origin, now)
+                self.missing_since.setdefault(origin, now)
             elif origin in self._lateness:
                 self._sample(origin, 0.0)
 
     def heard(self, origin: OriginId, now: float) -> bool:
         """Something new of the origin has come; was it a suspect?"""
-        since = self._missing_since.pop(origin, None)
+        since = self.missing_since.pop(origin, None)
         if origin in self.suspects:
             self.suspects.discard(origin)
             return True  # how long it was dead says nothing about how late it is when alive
@@ -50,16 +51,12 @@ class Liveness:
         wanted = 2 * bound_seconds + mean + 4 * deviation
         return min(max(wanted, SUSPICION_SECONDS_MIN), SUSPICION_SECONDS_MAX)
 
-    def missing_since(self, origin: OriginId) -> float | None:
-        """Since when windows wait for the origin."""
-        return self._missing_since.get(origin)
-
     def review(self, now: float, bound_seconds: Callable[[], float]) -> list[OriginId]:
         """Suspects the origins that were silent for too long, and returns the new suspects. bound_seconds: how long
         news take across the network; called only if needed, for it may be costly."""
         new = [
             origin
-            for origin, since in self._missing_since.items()
+            for origin, since in self.missing_since.items()
             if origin not in self.suspects
             and now - since >= self.suspicion_seconds(origin, 0.0)
             and now - since >= self.suspicion_seconds(origin, bound_seconds())
@@ -70,7 +67,7 @@ class Liveness:
     def forget(self, origin: OriginId) -> None:
         """It has left: nobody waits for it any more."""
         self.suspects.discard(origin)
-        self._missing_since.pop(origin, None)
+        self.missing_since.pop(origin, None)
 
     def _sample(self, origin: OriginId, seconds: float) -> None:
         if origin not in self._lateness:

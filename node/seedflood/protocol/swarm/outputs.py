@@ -69,43 +69,38 @@ class Outbox(Generic[Wanted]):
 
     def __init__(self, make: Callable[[], Wanted]) -> None:
         self._make = make
-        self._outputs = make()
-
-    @property
-    def outputs(self) -> Wanted:
+        self.outputs = make()
         """What has gathered since the last `take`."""
-        return self._outputs
 
     def keep(self, member: Member) -> None:
         """Persists a statement."""
-        self._outputs.members.append(member)
+        self.outputs.members.append(member)
 
     def send(self, peer: OriginId, message: Message) -> None:
-        self._outputs.send.append((peer, message))
+        self.outputs.send.append((peer, message))
 
     def order(self, order: Any) -> None:
         """For the compute side."""
-        self._outputs.orders.append(order)
+        self.outputs.orders.append(order)
 
     def carry(self, peer: OriginId) -> None:
         """Something waits for the connection for contents."""
-        self._outputs.contents.add(peer)
+        self.outputs.contents.add(peer)
 
     def keep_record(self, record: Record) -> None:
         """Keeps a record, which is durable before anything is sent. A later record replaces one with the same key."""
-        outputs = self._outputs
-        outputs.records = [one for one in outputs.records if one.key != record.key]
-        outputs.records.append(record)
+        outputs = self.outputs
+        outputs.records = [*(one for one in outputs.records if one.key != record.key), record]
         outputs.is_durable = True
 
     def finish(self) -> None:
         """The run is over here."""
-        self._outputs.is_finished = True
+        self.outputs.is_finished = True
 
     def tell(self, name: str, level: EventLevel = "info", /, **facts: Any) -> None:
         """A fact for the log."""
-        self._outputs.events.append(Event(name, level, facts))
+        self.outputs.events.append(Event(name, level, facts))
 
     def take(self) -> Wanted:
-        taken, self._outputs = self._outputs, self._make()
+        taken, self.outputs = self.outputs, self._make()
         return taken
