@@ -111,7 +111,6 @@ BOUNDS: dict[str, Bound] = {
     "Voting._disputed": _epochs,
     "Voting._objections": origins,
     "Voting._told": _epochs,
-    "Voting._waiting": _epochs,
     "Voting.misvoting": origins,
     "Window.waiting": origins,
     "WantedSums.wanted": fixed(SUMS_MAX),

@@ -24,6 +24,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.outputs import Outbox, Record
 from seedflood.protocol.swarm.presence import Presence
+from seedflood.protocol.swarm.standstill import Standstill
 
 ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0
 """How long an epoch may be without a certificate until neighbours are asked for votes; twice as long each time."""
@@ -63,8 +64,7 @@ class Voting:
         """The serial of the roster when all votes were counted last; None if others have come since."""
         self._serial = 0
         """Of the roster when certificates were looked for last."""
-        self._waiting: list[int] = []
-        self._ask_at, self._pause = 0.0, ASK_SECONDS_MIN
+        self._standstill = Standstill(ASK_SECONDS_MIN, ASK_SECONDS_MAX)
         self._answered: dict[tuple[OriginId, int], float] = {}
         """By neighbour and epoch, of those that it was told just now: until when it is not told them again."""
         self._disputed: dict[int, float] = {}
@@ -205,13 +205,8 @@ class Voting:
     def ask(self, now: float) -> None:
         """Once per comparison period: if an epoch has no certificate for long, asks the neighbours for votes, by
         telling ours."""
-        waiting = self._certificates.waiting()
-        if waiting != self._waiting:
-            self._waiting, self._pause = waiting, ASK_SECONDS_MIN
-            self._ask_at = now + self._pause
-        elif waiting and now >= self._ask_at:
-            self._pause = min(2 * self._pause, ASK_SECONDS_MAX)
-            self._ask_at = now + self._pause
+        waiting = tuple(self._certificates.waiting())
+        if self._standstill.lasts(waiting, now) and waiting:
             message = Votes(tuple(filter(None, map(self._certificates.ours_on, waiting))))
             self._outbox.outputs.send += [(peer, message) for peer in self._presence.neighbours]
 
