@@ -6,11 +6,11 @@ because the interpreter waits for the last job of an executor, and a job may be 
 """
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 Result = TypeVar("Result")
 
@@ -36,19 +36,17 @@ class ComputeThread:
         self._thread.start()
 
     def run(self, job: Callable[[], Result]) -> "asyncio.Future[Result]":
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
+        future: Future[Result] = Future()
+        future.set_running_or_notify_cancel()  # it is done, whatever becomes of whoever waits for it
 
         def do() -> None:
             try:
-                result = job()
+                future.set_result(job())
             except BaseException as error:
-                _tell(loop, future, future.set_exception, error)
-            else:
-                _tell(loop, future, future.set_result, result)
+                future.set_exception(error)
 
         self._jobs.put(do)
-        return future
+        return asyncio.wrap_future(future)
 
     def close(self, seconds_max: float) -> bool:
         """Drops jobs that have not begun, and waits up to seconds_max for the running one. False: it still runs, and
@@ -62,16 +60,3 @@ class ComputeThread:
         while (do := self._jobs.get()) is not None:
             if not self._is_closed:
                 do()
-
-
-def _tell(
-    loop: asyncio.AbstractEventLoop, future: "asyncio.Future[Any]", method: Callable[[Any], None], value: object
-) -> None:
-    """Sets the future on its loop, unless it is done or cancelled already."""
-
-    def tell() -> None:
-        if not future.done():
-            method(value)
-
-    with contextlib.suppress(RuntimeError):  # the loop is closed: the process is about to end
-        loop.call_soon_threadsafe(tell)
