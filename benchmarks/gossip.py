@@ -18,7 +18,7 @@ from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.driver import Driver
 from seedflood.host.gasloc.files import Incoming, KeptParts
-from seedflood.host.gasloc.work import Places, Resumed, Trouble, Work
+from seedflood.host.gasloc.work import Resumed, Trouble, Work
 from seedflood.identity import Identity, verify
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.orders import Encode, Keep, Mix, Order
@@ -91,10 +91,10 @@ class GossipHost(Shell):
         self._journal = Journal.open(folder / "journal.sqlite", rules.run_id, rules.base_digest)
         incarnation = self._journal.next_incarnation(at_least=int(time.time()))
         member = Member(identity.public_key, folder.name, incarnation)
-        places = Places(Incoming(folder / "incoming"), KeptParts(folder / "kept"), Snapshots(folder / "snapshots", 1))
-        self.node = GaslocNode(rules, member, identity.sign, verify, places.incoming, habits)
+        incoming, snapshots = Incoming(folder / "incoming"), Snapshots(folder / "snapshots", 1)
+        self.node = GaslocNode(rules, member, identity.sign, verify, incoming, habits)
         self._compute = ComputeThread()
-        work = Work(trainer, places, rules.run_id)
+        work = Work(trainer, incoming, KeptParts(folder / "kept"), snapshots, rules.run_id)
         work.node = self.node
         self._orders = Compute(self.run, self.drive, work.begin, self._heard)
         self.driver = Driver(self.node, self._journal, self, self.put, self, self._loop.time)

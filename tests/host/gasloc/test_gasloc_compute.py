@@ -12,7 +12,7 @@ from seedflood.embedded import grammar
 from seedflood.errors import DiskFullError
 from seedflood.host.compute import Compute
 from seedflood.host.gasloc.files import Incoming, KeptParts
-from seedflood.host.gasloc.work import Places, Trouble, Work
+from seedflood.host.gasloc.work import Trouble, Work
 from seedflood.protocol.gasloc.orders import (
     Adopt,
     Adopted,
@@ -100,8 +100,8 @@ class Host:
         self.notes, self.node = Notes(), Node(needed)
         self.snapshots = snapshots or Snapshots(folder / "snapshots", 2)
         self.kept, self.incoming = KeptParts(folder / "kept"), Incoming(folder / "incoming")
-        places = Places(self.incoming, self.kept, self.snapshots)
-        self.work, self.answers = Work(self.trainer, places, RUN_ID), []
+        self.work = Work(self.trainer, self.incoming, self.kept, self.snapshots, RUN_ID)
+        self.answers = []
         self.work.node = self.node
         self.compute = Compute(
             lambda job, then: then(job()), lambda action: action(), self.work.begin, self.notes.heard

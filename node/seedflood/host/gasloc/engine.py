@@ -15,7 +15,7 @@ from seedflood.host.driver import Driver
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.gasloc.files import Incoming, KeptParts
 from seedflood.host.gasloc.tokens import Tokens
-from seedflood.host.gasloc.work import Places, Resumed, Trouble, Work
+from seedflood.host.gasloc.work import Resumed, Trouble, Work
 from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, RESULT_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
 from seedflood.host.report import Report
 from seedflood.host.results import Results
@@ -61,13 +61,7 @@ async def open_gasloc(
     journal = undo.enter_context(
         await asyncio.to_thread(Journal.open, node.state / JOURNAL_FILE, run.run_id(), trainer.base.digest)
     )
-    folder = node.state / GASLOC_FOLDER
-    places = Places(
-        Incoming(folder / "incoming"),
-        KeptParts(folder / "kept"),
-        Snapshots(node.state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT),
-    )
-    return GaslocEngine(settings, trainer, journal, places, compute)
+    return GaslocEngine(settings, trainer, journal, compute)
 
 
 class GaslocEngine(Engine):
@@ -77,17 +71,19 @@ class GaslocEngine(Engine):
     driver: Driver
     has_contents = True
 
-    def __init__(
-        self, settings: Settings, trainer: Trainer, journal: Journal, places: Places, compute: ComputeThread
-    ) -> None:
+    def __init__(self, settings: Settings, trainer: Trainer, journal: Journal, compute: ComputeThread) -> None:
+        state = settings.node.state
         self.journal = journal
         count = trainer.base.parameters_count
         self.parameters = (count, count * trainer.base.dtype.itemsize)
-        self.report = Report(settings.node.state / RESULT_FILE, trainer.task.objective.names)
+        self.report = Report(state / RESULT_FILE, trainer.task.objective.names)
         self.trainer = trainer
         self._settings = settings
-        self._places = places
         self._compute = compute
+        folder = state / GASLOC_FOLDER
+        self._incoming = Incoming(folder / "incoming")
+        kept, snapshots = KeptParts(folder / "kept"), Snapshots(state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT)
+        self._work = Work(trainer, self._incoming, kept, snapshots, settings.run.run_id())
         self._tokens = Tokens(trainer.task.tokens_per_batch * settings.run.gasloc.local_steps)
         self._distance = 0.0
 
@@ -115,12 +111,10 @@ class GaslocEngine(Engine):
         habits = Habits(node.local_steps, checkpoint_rounds=rounds, bounds=bounds, patience=patience)
         self._shell = shell
         self._hub = shell.hub
-        sign, incoming = shell.identity.sign, self._places.incoming
-        self.node = GaslocNode(rules, member, sign, verify, incoming, habits, shell.gate)
+        self.node = GaslocNode(rules, member, shell.identity.sign, verify, self._incoming, habits, shell.gate)
         self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
-        work = Work(self.trainer, self._places, run.run_id())
-        work.node = self.node
-        compute = Compute(shell.run, shell.drive, work.begin, self._computed)
+        self._work.node = self.node
+        compute = Compute(shell.run, shell.drive, self._work.begin, self._computed)
         self.driver = Driver(self.node, self.journal, shell.links, compute.put, shell.observer, shell.clock)
         compute.driver = self.driver
 

@@ -4,43 +4,20 @@ What is kept, mixed or written is exactly what the node means, for orders are ca
 steps are many short jobs: other orders run between them, and a node that is told to leave need not wait.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from seedflood.errors import DiskFullError, PeerError
 from seedflood.host.compute import Done
 from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, StoredArray, path_of, remove
+from seedflood.protocol.gasloc import orders
 from seedflood.protocol.gasloc.node import GaslocNode
-from seedflood.protocol.gasloc.orders import (
-    Adopt,
-    Adopted,
-    Checkpointed,
-    Correct,
-    Drop,
-    Encode,
-    Encoded,
-    Keep,
-    KeepCheckpoint,
-    KeptPart,
-    Mix,
-    OpenCopy,
-    Opened,
-    Order,
-    Publish,
-    Ready,
-    Restore,
-    Restored,
-    Stepped,
-    Take,
-    TakeLocalSteps,
-    Taken,
-)
-from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, load_facts
 from seedflood.training.gasloc.encodings import EncodingName
@@ -69,63 +46,43 @@ class Trouble(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where files are. snapshots: the checkpoints."""
-
-    incoming: Incoming
-    kept: KeptParts
-    snapshots: Snapshots
-
-
 class Work:
     """Carries out orders. Facts of them: `Resumed`, `LocalSteps`, `Mixed` and `Trouble`. node: must be set before the
     first order."""
 
     node: GaslocNode
 
-    def __init__(self, trainer: Trainer, places: Places, run_id: bytes) -> None:
-        """run_id: of the run to which the checkpoints belong."""
+    def __init__(
+        self, trainer: Trainer, incoming: Incoming, kept: KeptParts, snapshots: Snapshots, run_id: bytes
+    ) -> None:
+        """snapshots: the checkpoints. run_id: of the run to which they belong."""
         self._trainer = trainer
-        self._incoming, self._kept, self._snapshots = places.incoming, places.kept, places.snapshots
+        self._incoming, self._kept, self._snapshots = incoming, kept, snapshots
         self._run_id = run_id.hex()
         self._piece = 1
         """How many local steps one job takes."""
         self._numbers = len(trainer.worker.flat.values_F)
 
-    def begin(self, order: Order) -> Callable[[], Done]:
+    def begin(self, order: orders.Order) -> Callable[[], Done]:
         """What the compute thread is to do. Called on the loop."""
         match order:
-            case Restore():
+            case orders.Restore():
                 return partial(self._restore, self.node.needed())
-            case TakeLocalSteps():
-                return lambda: self._take_steps(order)
-            case Mix():
+            case orders.Mix():
                 return partial(self._mix, order, self._incoming.all())
-            case Correct():
-                return lambda: self._correct(order)
-            case Drop():
-                return lambda: self._drop(order)
-            case KeepCheckpoint():
-                return lambda: self._keep_checkpoint(order)
-            case _:
-                return lambda: self._with_content(order)
-
-    def _with_content(self, order: Encode | Publish | OpenCopy | Keep | Take | Adopt) -> Done:
-        """Orders that make bytes of parameters, or take those of others."""
-        match order:
-            case Encode():
-                return Done(Encoded(self._trainer.propose(cast(EncodingName, order.encoding))))
-            case Publish():
-                return Done(Ready(self._trainer.content()))
-            case OpenCopy():
-                return Done(Opened(order.peer, *self._open_copy()))
-            case Keep():
-                return self._keep(order)
-            case Take():
-                return Done(Taken(self._take(order)))
-            case Adopt():
-                return self._adopt(order)
+        carry_out: Mapping[type[orders.Order], Callable[[Any], Done]] = {
+            orders.TakeLocalSteps: self._take_steps,
+            orders.Encode: self._encode,
+            orders.Keep: self._keep,
+            orders.Correct: self._correct,
+            orders.Drop: self._drop,
+            orders.Publish: lambda _: Done(orders.Ready(self._trainer.content())),
+            orders.Take: self._take,
+            orders.KeepCheckpoint: self._keep_checkpoint,
+            orders.OpenCopy: self._open_copy,
+            orders.Adopt: self._adopt,
+        }
+        return partial(carry_out[type(order)], order)
 
     # To begin
 
@@ -135,10 +92,10 @@ class Work:
         snapshot = self._snapshots.load_latest(self._is_usable)
         self._snapshots.set_aside()
         if snapshot is None:
-            return Done(Restored(0, 0))
+            return Done(orders.Restored(0, 0))
         self._trainer.restore(snapshot.arrays, snapshot.facts)
         self._close_offer(snapshot.facts)
-        numbers = Restored(int(snapshot.facts["serial"]), int(snapshot.facts["next_round"]))
+        numbers = orders.Restored(int(snapshot.facts["serial"]), int(snapshot.facts["next_round"]))
         return Done(numbers, [Resumed("checkpoint", self._trainer.worker.step)])
 
     def _is_usable(self, facts: Facts) -> bool:
@@ -153,15 +110,18 @@ class Work:
 
     # Rounds
 
-    def _take_steps(self, order: TakeLocalSteps) -> Done:
+    def _take_steps(self, order: orders.TakeLocalSteps) -> Done:
         count = min(order.count, self._piece)
         taken = self._trainer.take_steps(count)
         self._piece = max(1, int(PIECE_SECONDS * taken.steps / max(taken.seconds, 1e-6)))
         if order.count > count:
             return Done(None, [taken], rest=replace(order, count=order.count - count))
-        return Done(Stepped(), [taken])
+        return Done(orders.Stepped(), [taken])
 
-    def _keep(self, order: Keep) -> Done:
+    def _encode(self, order: orders.Encode) -> Done:
+        return Done(orders.Encoded(self._trainer.propose(cast(EncodingName, order.encoding))))
+
+    def _keep(self, order: orders.Keep) -> Done:
         """Were these the offered bytes, and are they kept? Nobody hears of it if there is no space: then the round ends
         without the partner."""
         path, trainer, is_right = path_of(order.sink), self._trainer, True
@@ -174,9 +134,9 @@ class Work:
             return Done(None, [Trouble("parameters of a partner were not kept", "no space on the disk")])
         finally:
             remove([path])
-        return Done(KeptPart(order.round, order.partner, order.digest, is_right))
+        return Done(orders.KeptPart(order.round, order.partner, order.digest, is_right))
 
-    def _mix(self, order: Mix, left: Collection[Path]) -> Done:
+    def _mix(self, order: orders.Mix, left: Collection[Path]) -> Done:
         """left: files of this round or of an earlier life, which are deleted afterwards. Later files belong to the next
         round."""
         found = [self._term(order.round, partner, weight) for partner, weight in order.partners]
@@ -185,14 +145,14 @@ class Work:
         remove(left)
         return Done(None, [*_lost(len(found) - len(terms)), mixed])
 
-    def _correct(self, order: Correct) -> Done:
+    def _correct(self, order: orders.Correct) -> Done:
         """Adds the part of an earlier round."""
         term = self._term(order.round, order.partner, order.weight)
         if term is not None:
             self._trainer.outer.correct(term)
         return Done(None, _lost(int(term is None)))
 
-    def _drop(self, order: Drop) -> Done:
+    def _drop(self, order: orders.Drop) -> Done:
         self._kept.drop(order.round, order.partner)
         return Done()
 
@@ -204,37 +164,35 @@ class Work:
 
     # The end
 
-    def _take(self, order: Take) -> Content | None:
+    def _take(self, order: orders.Take) -> Done:
         path, trainer = path_of(order.sink), self._trainer
         try:
             trainer.take(StoredArray(path, np.uint8, order.sink.held), order.digest)
         except PeerError:
-            return None
+            return Done(orders.Taken(None))
         finally:
             remove([path])
-        return trainer.content()
+        return Done(orders.Taken(trainer.content()))
 
     # Checkpoints, and copies of them
 
-    def _keep_checkpoint(self, order: KeepCheckpoint) -> Done:
+    def _keep_checkpoint(self, order: orders.KeepCheckpoint) -> Done:
         arrays, facts = self._trainer.snapshot()
         facts |= {"run_id": self._run_id, "serial": str(order.serial), "next_round": str(order.round)}
         try:
             self._snapshots.save(order.serial, arrays, facts)
         except DiskFullError as error:  # the one before it stays, and so does all that was kept since
             return Done(None, [Trouble("no checkpoint was written", str(error))])
-        return Done(Checkpointed(order.serial))
+        return Done(orders.Checkpointed(order.serial))
 
-    def _open_copy(self) -> tuple[FileContent | None, int]:
-        path = self._snapshots.newest()
-        if path is None:
-            return None, 0
-        try:
-            return FileContent(path, load_digest(path)), int(load_facts(path)["next_round"])
-        except (OSError, ValueError, LookupError):
-            return None, 0
+    def _open_copy(self, order: orders.OpenCopy) -> Done:
+        if (path := self._snapshots.newest()) is not None:
+            with contextlib.suppress(OSError, ValueError, LookupError):
+                content, round_ = FileContent(path, load_digest(path)), int(load_facts(path)["next_round"])
+                return Done(orders.Opened(order.peer, content, round_))
+        return Done(orders.Opened(order.peer, None, 0))
 
-    def _adopt(self, order: Adopt) -> Done:
+    def _adopt(self, order: orders.Adopt) -> Done:
         path = path_of(order.sink)
         try:
             is_right = load_digest(path) == order.digest and self._load_copy(path)
@@ -243,9 +201,9 @@ class Work:
         finally:
             remove([path])
         if is_right:
-            return Done(Adopted(True), [Resumed("copy", self._trainer.worker.step)])
+            return Done(orders.Adopted(True), [Resumed("copy", self._trainer.worker.step)])
         reason = f"what {self.node.membership.name(order.donor)} sent is no copy of this run"
-        return Done(Adopted(False), [Trouble("a copy was not taken", reason)])
+        return Done(orders.Adopted(False), [Trouble("a copy was not taken", reason)])
 
     def _load_copy(self, path: Path) -> bool:
         """Loads a copy, if it is usable. Raises one of `UNFIT` if the file is not a checkpoint."""
