@@ -93,9 +93,9 @@ def test_errors_do_not_pile_up_but_come_back(name):
     total_F = torch.zeros(NUMBERS, dtype=torch.float64)
     for _ in range(rounds):
         offer = Outgoing(values_F, name, left_F)
-        for index, piece in enumerate(offer.pieces):
+        for index, part in enumerate(offer.pieces):
             told_N = offer.told(index)
-            total_F[piece.start : piece.end] += told_N
+            total_F[part] += told_N
             offer.settle(index, told_N)
     once = torch.cat([Outgoing(values_F, name).told(index) for index in range(2)])
     first_error = (once - values_F).abs().max()

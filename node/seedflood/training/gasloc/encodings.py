@@ -49,7 +49,7 @@ class Plain:
         """A piece as bytes, (size,) uint8 on the same device; perhaps a view."""
         return values_N.to(self.dtype).view(torch.uint8)
 
-    def decode(self, payload: Tensor, numbers: int) -> Tensor:
+    def decode(self, payload: Tensor) -> Tensor:
         """The float32 numbers of a piece; perhaps a view."""
         return payload.view(self.dtype).to(torch.float32)
 
@@ -80,8 +80,9 @@ class UInt8:
         out[8 * blocks :].copy_(codes_KB.view(-1)[:numbers])
         return out
 
-    def decode(self, payload: Tensor, numbers: int) -> Tensor:
-        blocks = _blocks(numbers)
+    def decode(self, payload: Tensor) -> Tensor:
+        blocks = -(-len(payload) // (8 + BLOCK))  # only the last one may be short
+        numbers = len(payload) - 8 * blocks
         least_K, step_K = payload[: 8 * blocks].view(torch.float32).view(2, blocks)
         values_KB = torch.zeros(blocks * BLOCK, dtype=torch.float32, device=payload.device)
         values_KB[:numbers].copy_(payload[8 * blocks :])
@@ -97,33 +98,15 @@ ENCODINGS: dict[EncodingName, Encoding] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """The numbers of a piece, and its bytes in the payload."""
-
-    start: int
-    end: int
-    first_byte: int
-    end_byte: int
-
-    @property
-    def part(self) -> slice:
-        return slice(self.start, self.end)
-
-
 def payload_size(encoding: Encoding, numbers: int) -> int:
     """The size in bytes of a payload of this many numbers."""
     whole, rest = divmod(numbers, PIECE)
     return whole * encoding.size(PIECE) + encoding.size(rest)
 
 
-def pieces_of(encoding: Encoding, numbers: int) -> list[Piece]:
-    stride = encoding.size(PIECE)
-    found = []
-    for index, start in enumerate(range(0, numbers, PIECE)):
-        end = min(start + PIECE, numbers)
-        found.append(Piece(start, end, index * stride, index * stride + encoding.size(end - start)))
-    return found
+def pieces_of(numbers: int) -> list[slice]:
+    """The parts of a flat tensor that are encoded by themselves."""
+    return [slice(start, min(start + PIECE, numbers)) for start in range(0, numbers, PIECE)]
 
 
 def _blocks(numbers: int) -> int:

@@ -18,7 +18,6 @@ Shapes: F numbers of all parameters (flat.py), N of a piece.
 
 import hashlib
 import math
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seedflood.errors import PeerError
-from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, payload_size, pieces_of
+from seedflood.training.gasloc.encodings import ENCODINGS, PIECE, Encoding, EncodingName, payload_size, pieces_of
 
 
 class Stored(Protocol):
@@ -50,10 +49,9 @@ class Outgoing:
         self.encoding: Encoding = ENCODINGS[encoding]
         self.numbers = len(phi_F)
         self.size = payload_size(self.encoding, self.numbers)
-        self.pieces = pieces_of(self.encoding, self.numbers)
+        self.pieces = pieces_of(self.numbers)
         self._phi_F = phi_F
         self._residual_F = None if self.encoding.is_exact else residual_F
-        self._starts = [piece.first_byte for piece in self.pieces]
         self._made: tuple[int, Tensor] | None = None
         hasher = begin_digest(self.encoding, self.numbers)
         for index in range(len(self.pieces)):
@@ -68,35 +66,30 @@ class Outgoing:
     def told(self, index: int) -> Tensor:
         """A piece as the receiver decodes it, float32. It is a view of the numbers themselves if the encoding is
         exact."""
-        piece = self.pieces[index]
-        return self.encoding.decode(self._encoded(index), piece.end - piece.start)
+        return self.encoding.decode(self._encoded(index))
 
     def settle(self, index: int, told_N: Tensor) -> None:
         """Keeps the error of a piece, which was mixed. Call it before the numbers of the piece change."""
         if self._residual_F is not None:
-            part = self.pieces[index].part
-            self._residual_F[part] = self._wanted(index).sub_(told_N)
+            self._residual_F[self.pieces[index]] = self._wanted(index).sub_(told_N)
             self._made = None
 
     def _parts(self, offset: int, end: int) -> Iterator[memoryview]:
         while offset < end:
-            index = bisect_right(self._starts, offset) - 1
-            piece = self.pieces[index]
-            until = min(end, piece.end_byte)
-            yield _bytes(self._encoded(index))[offset - piece.first_byte : until - piece.first_byte]
-            offset = until
+            index, begin = divmod(offset, self.encoding.size(PIECE))
+            data = _bytes(self._encoded(index))[begin : begin + end - offset]
+            yield data
+            offset += len(data)
 
     def _wanted(self, index: int) -> Tensor:
         """A new tensor: the numbers plus the residual."""
-        part = self.pieces[index].part
         assert self._residual_F is not None
-        return self._phi_F[part] + self._residual_F[part]
+        return self._phi_F[self.pieces[index]] + self._residual_F[self.pieces[index]]
 
     def _encoded(self, index: int) -> Tensor:
         made = self._made  # the loop may read while the compute thread mixes
         if made is None or made[0] != index:
-            is_plain = self._residual_F is None
-            values_N = self._phi_F[self.pieces[index].part] if is_plain else self._wanted(index)
+            values_N = self._phi_F[self.pieces[index]] if self._residual_F is None else self._wanted(index)
             made = self._made = index, self.encoding.encode(values_N)
         return made[1]
 
@@ -123,7 +116,6 @@ class Arrival:
         expected = payload_size(self.encoding, numbers)
         if len(payload) != expected:
             raise PeerError(f"sent {len(payload):,} bytes of parameters, not {expected:,}", reason="size")
-        self.pieces = pieces_of(self.encoding, numbers)
         self._numbers = numbers
         self._norm_max = norm_max
         self._digest = digest
@@ -141,10 +133,10 @@ class Arrival:
         are beyond what parameters of the run can be. Then the caller must discard everything that it made of the
         pieces."""
         hasher, squares = begin_digest(self.encoding, self._numbers), 0.0
-        for index, piece in enumerate(self.pieces):
+        for index in range(len(pieces_of(self._numbers))):
             payload = self._piece(index)
             hasher.update(_bytes(payload))
-            told_N = self.encoding.decode(payload, piece.end - piece.start)
+            told_N = self.encoding.decode(payload)
             squares += float(torch.linalg.vector_norm(told_N, dtype=torch.float64)) ** 2
             yield index
         if hasher.digest() != self._digest:
@@ -154,14 +146,13 @@ class Arrival:
 
     def told(self, index: int) -> Tensor:
         """The numbers of a piece, on the device. It may be a view: do not change it."""
-        piece = self.pieces[index]
-        return self.encoding.decode(self._piece(index).to(self._device), piece.end - piece.start)
+        return self.encoding.decode(self._piece(index).to(self._device))
 
     def _piece(self, index: int) -> Tensor:
         """The bytes of a piece. The last one is cached, because it is used right after its check."""
         if self._read is None or self._read[0] != index:
-            piece = self.pieces[index]
-            self._read = index, torch.from_numpy(self._payload[piece.first_byte : piece.end_byte])
+            size = self.encoding.size(PIECE)
+            self._read = index, torch.from_numpy(self._payload[index * size : (index + 1) * size])
         return self._read[1]
 
 
@@ -189,12 +180,11 @@ class KeptDifference:
 
     def __init__(self, difference_F: Stored, device: torch.device | str = "cpu") -> None:
         self._difference_F = difference_F
-        self._pieces = pieces_of(ENCODINGS["float32"], len(difference_F))
         self._device = device
 
     def piece(self, index: int) -> Tensor:
         """One piece, float32. Do not change it."""
-        return torch.from_numpy(self._difference_F[self._pieces[index].part]).to(self._device)
+        return torch.from_numpy(self._difference_F[index * PIECE : (index + 1) * PIECE]).to(self._device)
 
 
 Difference = FreshDifference | KeptDifference

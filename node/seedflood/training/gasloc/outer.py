@@ -41,7 +41,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seedflood.training.gasloc.encodings import ENCODINGS, EncodingName, pieces_of
+from seedflood.training.gasloc.encodings import EncodingName, pieces_of
 from seedflood.training.gasloc.exchange import Difference, Outgoing
 
 
@@ -115,8 +115,7 @@ class Outer:
         assert self.offer is not None, "nothing was offered"
         offer, phi_F = self.offer, self.anchor_F
         squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
-        for index, piece in enumerate(offer.pieces):
-            part = piece.part
+        for index, part in enumerate(offer.pieces):
             phi_N = phi_F[part]
             change_N = self._momentum(phi_N, part) if has_momentum else torch.zeros_like(phi_N)
             for term in terms:
@@ -149,8 +148,7 @@ class Outer:
         """Goes on from other parameters, piece by piece as float32; nothing is added to them any more."""
         self.offer = None
         self._late.clear()
-        for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(self.values_F))):
-            part = piece.part
+        for index, part in enumerate(pieces_of(len(self.values_F))):
             self.values_F[part] = result(index)
             self.anchor_F[part] = self.values_F[part]
 
@@ -187,5 +185,5 @@ class Outer:
 
 def _add(scale: float, difference: Difference, target_F: Tensor) -> None:
     """Adds scale times a difference, piece by piece."""
-    for index, piece in enumerate(pieces_of(ENCODINGS["float32"], len(target_F))):
-        target_F[piece.part].add_(difference.piece(index), alpha=scale)
+    for index, part in enumerate(pieces_of(len(target_F))):
+        target_F[part].add_(difference.piece(index), alpha=scale)
