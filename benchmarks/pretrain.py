@@ -148,7 +148,7 @@ def follow(algorithm: Algorithm, seed: int) -> Course:
     begun, sent, end_round = time.perf_counter(), 0, algorithm.begin(outers)
     while trainers[0].worker.step < STEPS:
         for trainer in trainers:
-            trainer.take_steps(algorithm.local_steps)
+            trainer.worker.take_steps(algorithm.local_steps)
         end_round()
         sent += int(algorithm.share * 4 * len(trainers[0].worker.flat.values_F))
     seconds = time.perf_counter() - begun

@@ -182,12 +182,12 @@ def _measure(settings: Settings) -> _Step:
 
     run, node = settings.run, settings.node
     if run.mode == "gasloc":
-        worker, steps = load_trainer(run, node, 0), run.gasloc.local_steps
+        loaded, steps = load_trainer(run, node, 0), run.gasloc.local_steps
         began = time.perf_counter()
-        worker.take_steps(1)
-        seconds, count = time.perf_counter() - began, worker.base.parameters_count
+        loaded.worker.take_steps(1)
+        seconds, count = time.perf_counter() - began, loaded.base.parameters_count
         sent = count * ENCODING_BYTES[run.gasloc.encoding] / steps
-        return _Step(seconds, sent, 4 * count, f"{worker.task.facts['rows']} rows")
+        return _Step(seconds, sent, 4 * count, f"{loaded.task.facts['rows']} rows")
     trainer, steps = Trainer(run, node), run.seedflood.local_steps
     for _ in range(2):
         measured = trainer.measure(0, 0, steps)

@@ -16,7 +16,7 @@ FULL = OuterSettings(eta=0.8, gamma=0.5, encoding="uint8")
 def rounds(trainers, count, steps=3):
     for _ in range(count):
         for trainer in trainers:
-            trainer.take_steps(steps)
+            trainer.worker.take_steps(steps)
         exchange([trainer.outer for trainer in trainers], weights_of("complete", len(trainers)))
 
 
@@ -37,12 +37,12 @@ def test_a_restored_worker_goes_on_bit_by_bit(tmp_path, outer, optimiser):
     ours = [trainer_of(k, outer, optimiser=optimiser, options=options) for k in (1, 2)]
     rounds(ours, 2)
     for trainer in ours:
-        trainer.take_steps(2)
+        trainer.worker.take_steps(2)
     files = [Snapshots(tmp_path / str(k), keep=1) for k in (1, 2)]
     for trainer, snapshots in zip(ours, files, strict=True):
         snapshots.save(trainer.worker.step, *trainer.snapshot())
     others = [trainer_of(k, outer, optimiser=optimiser, options=options) for k in (1, 2)]
-    others[0].take_steps(1)
+    others[0].worker.take_steps(1)
     for trainer, snapshots in zip(others, files, strict=True):
         saved = snapshots.load_latest(trainer.is_restorable)
         assert saved is not None
@@ -57,16 +57,16 @@ def test_a_restored_worker_goes_on_bit_by_bit(tmp_path, outer, optimiser):
 def test_an_open_offer_is_open_again_with_its_digest():
     outer = OuterSettings(gamma=0.5, encoding="bfloat16")
     trainer = trainer_of(1, outer)
-    trainer.take_steps(2)
-    digest = trainer.propose().digest
-    trainer.take_steps(1)
+    trainer.worker.take_steps(2)
+    digest = trainer.outer.propose().digest
+    trainer.worker.take_steps(1)
     arrays, facts = trainer.snapshot()
     again = trainer_of(1, outer)
     again.restore(copied(arrays), facts)
     assert again.outer.offer.digest == digest
     for one in (trainer, again):
         one.outer.mix([])
-        one.take_steps(1)
+        one.worker.take_steps(1)
     assert state(again) == state(trainer)
 
 
@@ -75,17 +75,17 @@ def test_a_correction_that_came_while_an_offer_was_open_is_no_local_progress_aft
     """The rounds after it end as without the crash."""
     outer = OuterSettings(eta=eta, gamma=0.5)
     trainer, again = trainer_of(1, outer), trainer_of(1, outer)
-    trainer.take_steps(2)
-    trainer.propose()
+    trainer.worker.take_steps(2)
+    trainer.outer.propose()
     numbers = len(trainer.worker.flat.values_F)
     trainer.outer.correct(Term(0.5, KeptDifference(numpy.full(numbers, -4.0, dtype=numpy.float32))))
-    trainer.take_steps(1)
+    trainer.worker.take_steps(1)
     arrays, facts = trainer.snapshot()
     again.restore(copied(arrays), facts)
     for one in (trainer, again):
         one.outer.mix([])
-        one.take_steps(1)
-        one.propose()
+        one.worker.take_steps(1)
+        one.outer.propose()
         one.outer.mix([])
     assert state(again) == state(trainer)
     assert "late" not in again.snapshot()[0]
@@ -94,12 +94,12 @@ def test_a_correction_that_came_while_an_offer_was_open_is_no_local_progress_aft
 def test_a_worker_takes_what_another_origin_has_saved():
     """Late join: parameters and the optimiser's state of a neighbour, and rows of its own from there on."""
     donor, joiner = trainer_of(1, FULL), trainer_of(2, FULL)
-    donor.take_steps(4)
+    donor.worker.take_steps(4)
     arrays, facts = donor.snapshot()
     assert joiner.is_restorable(facts)
     joiner.restore(copied(arrays), facts)
     assert state(joiner) == state(donor)
-    assert joiner.take_steps(1).loss != donor.take_steps(1).loss
+    assert joiner.worker.take_steps(1).loss != donor.worker.take_steps(1).loss
 
 
 def test_another_base_model_is_told():
@@ -131,7 +131,7 @@ def widened(array):
 )
 def test_arrays_that_do_not_fit_change_nothing(damage, change):
     donor, trainer = trainer_of(1, FULL), trainer_of(1, FULL)
-    donor.take_steps(1)
+    donor.worker.take_steps(1)
     arrays, facts = donor.snapshot()
     before = state(trainer)
     with pytest.raises(ValueError, match="form that is needed"):
@@ -144,7 +144,7 @@ def test_the_state_of_every_optimiser_is_taken_after_a_step_and_before_any(optim
     options = {"momentum": 0.9} if optimiser == "SGD" else {}
     donor, trainer = (trainer_of(1, optimiser=optimiser, options=options) for _ in range(2))
     for steps in (0, 1):
-        donor.take_steps(steps) if steps else None
+        donor.worker.take_steps(steps) if steps else None
         arrays, facts = donor.snapshot()
         trainer.restore(copied(arrays), facts)
         assert state(trainer) == state(donor)
@@ -154,8 +154,8 @@ def test_the_state_of_every_optimiser_is_taken_after_a_step_and_before_any(optim
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_are_not_finite_are_seen_wherever_they_are(name, wrong):
     trainer = trainer_of(1, FULL)
-    trainer.take_steps(1)
-    trainer.propose()
+    trainer.worker.take_steps(1)
+    trainer.outer.propose()
     trainer.outer.mix([])
     arrays = copied(trainer.snapshot()[0])
     assert is_within(arrays, norm_max=1e30)
@@ -166,7 +166,7 @@ def test_numbers_that_are_not_finite_are_seen_wherever_they_are(name, wrong):
 
 def test_saving_copies_nothing_that_is_in_host_memory():
     trainer = trainer_of(1, FULL)
-    trainer.take_steps(1)
+    trainer.worker.take_steps(1)
     arrays, _ = trainer.snapshot()
     trainer.worker.flat.values_F[0] = 42.0
     trainer.outer.previous_F[0] = 43.0

@@ -21,7 +21,7 @@ def pretrain(outer, graph="ring", *, rounds, steps, workers=4, **settings):
     distances = []
     for _ in range(rounds):
         for trainer in trainers:
-            trainer.take_steps(steps)
+            trainer.worker.take_steps(steps)
         distances.append(exchange([trainer.outer for trainer in trainers], weights)[0].distance)
     return trainers, distances
 
@@ -57,7 +57,7 @@ def test_no_honest_host_comes_near_the_norm_at_which_it_is_refused(
     weights = weights_of(graph, 4)
     for round_ in range(8):
         for trainer, steps in zip(trainers, speeds, strict=True):
-            trainer.take_steps(steps)
+            trainer.worker.take_steps(steps)
             assert torch.linalg.vector_norm(trainer.worker.flat.values_F) < trainer.norm_max / 10
         if round_ < apart:
             exchange([one.outer for one in trainers[:3]], weights_of("complete", 3))
@@ -67,15 +67,15 @@ def test_no_honest_host_comes_near_the_norm_at_which_it_is_refused(
 
 def test_the_norm_at_which_parameters_are_refused_is_the_same_on_all_hosts_whatever_they_have_learned():
     one, other = trainer_of(1), trainer_of(2)
-    other.take_steps(5)
+    other.worker.take_steps(5)
     assert one.norm_max == other.norm_max
 
 
 def test_a_round_between_two_trainers_by_their_methods():
     one, other = trainer_of(1), trainer_of(2)
     for trainer in (one, other):
-        trainer.take_steps(2)
-        trainer.propose()
+        trainer.worker.take_steps(2)
+        trainer.outer.propose()
     pulls = []
     for trainer, partner in ((one, other), (other, one)):
         offer = partner.outer.offer
@@ -88,9 +88,9 @@ def test_a_round_between_two_trainers_by_their_methods():
 
 def test_local_steps_go_on_while_an_overlapped_offer_is_open():
     trainer = trainer_of(1, OuterSettings())
-    trainer.take_steps(1)
-    payload = sent(trainer.propose())
-    trainer.take_steps(2)
+    trainer.worker.take_steps(1)
+    payload = sent(trainer.outer.propose())
+    trainer.worker.take_steps(2)
     assert numpy.array_equal(sent(trainer.outer.offer), payload)
 
 
@@ -101,7 +101,7 @@ def test_a_foreign_offer_is_refused():
 
 def test_an_exported_model_is_the_trained_one(tmp_path):
     trainer = trainer_of()
-    trainer.take_steps(3)
+    trainer.worker.take_steps(3)
     exported = load_model(str(trainer.export(tmp_path / "model", "A card.")))
     figures = evaluate(exported.causal, trainer.task).figures
     assert figures == pytest.approx(trainer.evaluate().figures, rel=1e-6)

@@ -112,14 +112,14 @@ class Work:
 
     def _take_steps(self, order: orders.TakeLocalSteps) -> Done:
         count = min(order.count, self._piece)
-        taken = self._trainer.take_steps(count)
+        taken = self._trainer.worker.take_steps(count)
         self._piece = max(1, int(PIECE_SECONDS * taken.steps / max(taken.seconds, 1e-6)))
         if order.count > count:
             return Done(None, [taken], rest=replace(order, count=order.count - count))
         return Done(orders.Stepped(), [taken])
 
     def _encode(self, order: orders.Encode) -> Done:
-        return Done(orders.Encoded(self._trainer.propose(cast(EncodingName, order.encoding))))
+        return Done(orders.Encoded(self._trainer.outer.propose(cast(EncodingName, order.encoding))))
 
     def _keep(self, order: orders.Keep) -> Done:
         """Were these the offered bytes, and are they kept? Nobody hears of it if there is no space: then the round ends

@@ -43,14 +43,12 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> "Layout":
-        named = distinct_parameters(module)
-        matrices = [(name, parameter) for name, parameter in named if parameter.dim() > 1]
-        others = [(name, parameter) for name, parameter in named if parameter.dim() <= 1]
+        matrices_first = sorted(distinct_parameters(module), key=lambda named: named[1].dim() <= 1)
         places, end, decaying = [], 0, 0
-        for index, (name, parameter) in enumerate([*matrices, *others]):
+        for name, parameter in matrices_first:
             places.append(Slice(name, end, parameter.shape))
             end += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
-            if index < len(matrices):
+            if parameter.dim() > 1:
                 decaying = end
         return cls(tuple(places), decaying, end)
 

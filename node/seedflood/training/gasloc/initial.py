@@ -19,14 +19,8 @@ DEVIATION = 0.02
 def draw_weights(module: nn.Module, run_seed: int) -> None:
     """Replaces the weights of a transformers model, trained or not, by new ones."""
     config = module.config
-    deviation = next(
-        (
-            float(value)
-            for key in ("initializer_range", "init_std")
-            if (value := getattr(config, key, None)) is not None
-        ),
-        DEVIATION,
-    )
+    said = (getattr(config, key, None) for key in ("initializer_range", "init_std"))
+    deviation = float(next((value for value in said if value is not None), DEVIATION))
     with torch.random.fork_rng(devices=[]):
         fresh = dict(distinct_parameters(type(module)(config)))
     for name, parameter in distinct_parameters(module):

@@ -13,9 +13,9 @@ Shapes: S rows, B rows of a batch, T tokens.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -74,6 +74,7 @@ def _rows_of(parts: Sequence[numpy.ndarray[Any, numpy.dtype[numpy.int32]]], leng
     return tokens_N.unfold(0, length, length - 1).contiguous()
 
 
+@dataclass(eq=False)
 class PackedTask:
     """Rows of a host for training, rows of the run for validation.
 
@@ -81,22 +82,15 @@ class PackedTask:
     the texts.
     """
 
-    objective = LanguageModelling()
+    train_ST: Tensor
+    validation_ST: Tensor
+    _: KW_ONLY
+    batch_size: int
+    run_seed: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    objective: ClassVar[LanguageModelling] = LanguageModelling()
 
-    def __init__(
-        self,
-        train_ST: Tensor,
-        validation_ST: Tensor,
-        *,
-        batch_size: int,
-        run_seed: int,
-        facts: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        self.train_ST = train_ST
-        self.validation_ST = validation_ST
-        self.batch_size = batch_size
-        self.run_seed = run_seed
-        self.facts = facts
+    def __post_init__(self) -> None:
         self._permutation = lru_cache(maxsize=4)(self._permute)
 
     @property

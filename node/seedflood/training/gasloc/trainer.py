@@ -1,12 +1,7 @@
 """One origin's model, rows and outer steps, for the compute thread.
 
-The orders of `protocol/gasloc/orders.py` are carried out by these methods: `TakeLocalSteps` by `take_steps`, `Encode`
-by `propose` (whose offer is the content), `Keep` by `difference`, which is written to a file, `Mix` by `Outer.mix` and
-`Correct` by `Outer.correct`, both with what was kept (`KeptDifference`), `Publish` by `content`, `Take` by `take`,
-`KeepCheckpoint` by `snapshot`, `Restore` and `Adopt` by `restore`.
-
 It is not thread-safe, but another thread may read an open offer. Local steps and corrections may go on while an offer
-is open.
+is open. Which order means what: `host/gasloc/work`.
 """
 
 import math
@@ -23,7 +18,7 @@ from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing, Stored
 from seedflood.training.gasloc.outer import Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
-from seedflood.training.gasloc.worker import LocalSteps, Worker, WorkerSettings
+from seedflood.training.gasloc.worker import Worker, WorkerSettings
 from seedflood.training.generation import Sample
 from seedflood.training.models import BaseModel, digest_weights, export_model
 
@@ -54,15 +49,6 @@ class Trainer:
         values_F = self.worker.flat.values_F
         norm, least = float(torch.linalg.vector_norm(values_F)), SIZE_MIN * math.sqrt(len(values_F))
         self.norm_max = NORM_FACTOR * max(norm, least)
-
-    def take_steps(self, count: int) -> LocalSteps:
-        """Takes local steps, also while an offer is open."""
-        return self.worker.take_steps(count)
-
-    def propose(self, encoding: EncodingName | None = None) -> Outgoing:
-        """Ends the local part of the round. Returns the offer for the partners; its digest is computed. encoding: if it
-        is not that of the settings."""
-        return self.outer.propose(encoding)
 
     def difference(self, payload: Stored, digest: bytes) -> FreshDifference:
         """What a round needs of a partner, to be mixed or kept after a check. payload: its parameters, uint8, as they

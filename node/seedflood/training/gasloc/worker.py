@@ -90,7 +90,13 @@ class Worker:
         self._data = data
         self._origin = origin
         self._layers: Sequence[nn.Module] = layers_of(module) if settings.is_checkpointed else ()
-        self.optimiser = make_optimiser(self.flat, settings)
+        groups = [
+            {"params": [group], "weight_decay": decay}
+            for group, decay in zip(self.flat.groups(), (settings.weight_decay, 0.0), strict=True)
+            if group.numel()
+        ]
+        options = {"fused": True, **settings.options}
+        self.optimiser = OPTIMISERS[settings.optimiser](groups, lr=settings.learning_rate, **options)
 
     def take_steps(self, count: int) -> LocalSteps:
         """Takes this many steps, one after the other."""
@@ -136,13 +142,3 @@ class Worker:
 
     def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
         return torch.autocast(device.type, dtype=torch.bfloat16) if self.settings.is_bfloat16 else nullcontext()
-
-
-def make_optimiser(flat: FlatModel, settings: WorkerSettings) -> torch.optim.Optimizer:
-    """The optimiser of a flat model."""
-    groups = [
-        {"params": [group], "weight_decay": decay}
-        for group, decay in zip(flat.groups(), (settings.weight_decay, 0.0), strict=True)
-        if group.numel()
-    ]
-    return OPTIMISERS[settings.optimiser](groups, lr=settings.learning_rate, **{"fused": True, **settings.options})
