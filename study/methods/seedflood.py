@@ -15,7 +15,7 @@ from seedflood.identity import Identity
 from seedflood.protocol.seedflood.messages import Bundle, Updates
 from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
-from seedflood.training.seedflood.layers import find_slots
+from seedflood.training.seedflood.layers import attach
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.rehearsal import Rehearsal, Turn
 from seedflood.training.seedflood.trainer import Trainer
@@ -43,7 +43,7 @@ class TwoSided(Method):
         options = {**self.settings, **problem.options}
         factor, hops = float(options.pop("times_default")), options.pop("hops", None)
         run = _with(problem.run, options)
-        shapes = [slot.shape for slot, _ in find_slots(load_base(run, problem.node).model)]
+        shapes = [slot.slot.shape for slot in attach(load_base(run, problem.node).model)[1]]
         default = default_learning_rate(run.seedflood, shapes)
         self._graph = problem.graph
         self._hops = int(hops or problem.graph.diameter)

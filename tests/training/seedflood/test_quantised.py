@@ -92,7 +92,7 @@ def test_digests_and_bases_do_not_depend_on_how_weights_are_stored(kind):
     updates = some_updates(40, steps=20)
     whole, other = tiny_replica("opt"), quantised("opt", kind, updates)
     whole.apply(updates)
-    assert (whole.digest(), whole.base_digest) == (other.digest(), other.base_digest)
+    assert (whole.digest(), whole.base.digest) == (other.digest(), other.base.digest)
     whole, other = (
         Replica(tiny_base("opt"), tiny_settings(estimate="gradient"), quantize=quantize) for quantize in (None, kind)
     )

@@ -206,7 +206,7 @@ def test_half_precision_folds_from_a_float32_master():
             replica.apply([Update(0, step, (step, 1000))])
             replica.open_epoch((step + 1) // 10)
     assert half.digest() == full.digest()
-    assert half.base_digest == full.base_digest
+    assert half.base.digest == full.base.digest
     assert_weights_close(half.weights(), full.weights())
     assert next(half.model.parameters()).dtype == torch.bfloat16
     for name, parameter in half.model.named_parameters():

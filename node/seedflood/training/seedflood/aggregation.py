@@ -150,7 +150,7 @@ class Stepwise:
         self.unit = unit
         self._defaults = defaults
         self._reader = reader
-        self._size = reader.size
+        self._size = reader.subspace.size
         self._factor = factor
         self._optimiser = optimiser
         self._refresh_period = run.seedflood.refresh_period
@@ -215,7 +215,7 @@ class Stepwise:
         steps = self._epochs[epoch]
         is_all_here = steps.settled_before == epoch * self._refresh_period
         if steps.past not in (past, None) and is_all_here:
-            again = self._begin(epoch, self._reader.zeros(), past)
+            again = self._begin(epoch, self._reader.subspace.zeros(), past)
             again.told, again.latest = steps.told, self._go(again.settled, epoch, steps.told)
             self._epochs[epoch] = again
         return self._epochs[epoch]
@@ -270,7 +270,7 @@ class Stepwise:
 
     def _move(self, state: State, epoch: int, updates: Sequence[Update], factor: int) -> State:
         """factor: of the learning rate, in units of 2^-16."""
-        sum_E = self._reader.zeros()
+        sum_E = self._reader.subspace.zeros()
         sum_F: Integers = sum_E[: self._size].numpy()
         if self._optimiser is None:
             self._reader.add(sum_E, epoch, updates, [factor] * len(updates))

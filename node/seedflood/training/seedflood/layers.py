@@ -24,7 +24,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -40,8 +40,6 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.models import distinct_parameters
 from seedflood.training.seedflood.quantised import Quantisation, QuantisedMatrix, quantise
 from seedflood.training.seedflood.subspace import Slot, SlotBasis, in_order
-
-SUPPORTED = "linear layers, embeddings, and norms with or without a mean and an offset"
 
 ALL = slice(None)
 
@@ -184,13 +182,13 @@ class LiveModule(nn.Module):
         if probe is None:
             return x
         leading = x.shape[: x.dim() - features]
-        if len(leading) == 1 and leading[0] == probe.rows * probe.length:
+        if leading == (probe.rows * probe.length,):
             return x
-        if len(leading) == 1 and features == 0 and leading[0] == probe.length:
+        if leading == (probe.length,) and features == 0:
             return x.expand(probe.rows, *x.shape)
-        if leading and leading[0] == probe.rows:
+        if leading[:1] == (probe.rows,):
             return x
-        if leading and leading[0] == 1:
+        if leading[:1] == (1,):
             return x.expand(probe.rows, *x.shape[1:])
         raise ModelError(
             f"{self.own_name} was given an input of shape {tuple(x.shape)} in a batch of {probe.rows} "
@@ -235,13 +233,10 @@ class LiveProduct(LiveModule, ABC):
 class LiveLinear(LiveProduct, nn.Linear):
     """nn.Linear: the weight is (out, in)."""
 
-    def product(self, x_NX: Tensor) -> Tensor:
-        return self.outputs(x_NX)
-
-    def outputs(self, x_NK: Tensor, index: Tensor | slice = ALL) -> Tensor:
-        """Some of the outputs, at no more than their own cost."""
+    def product(self, x_NX: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """index: of the outputs that are wanted, at no more than their own cost."""
         slot = self.slots["weight"]
-        y_NM = add_increment(slot.outputs(x_NK, index), *slot.outer(x_NK, index))
+        y_NM = add_increment(slot.outputs(x_NX, index), *slot.outer(x_NX, index))
         return self.add_bias(y_NM, index)
 
 
@@ -304,13 +299,13 @@ class LiveModel(CausalModel):
     def logits(self, hidden: Tensor) -> Tensor:
         """At any positions, as many of each variant and one variant after the other."""
         head: LiveLinear = self.module.get_output_embeddings()
-        logits_NV = head.outputs(hidden.flatten(0, -2))
+        logits_NV = head.product(hidden.flatten(0, -2))
         return self._finished(logits_NV.view(*hidden.shape[:-1], logits_NV.shape[-1]))
 
     def word_logits(self, hidden_BD: Tensor, word_L: Tensor) -> Tensor:
         """The logits of some tokens alone, (B, L). OPT-125M's whole vocabulary would be 7 % of an estimate."""
         head: LiveLinear = self.module.get_output_embeddings()
-        return self._finished(head.outputs(hidden_BD, word_L))
+        return self._finished(head.product(hidden_BD, word_L))
 
 
 def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
@@ -319,17 +314,16 @@ def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
     All parameters are trained; in a mixture of experts, those of the kinds that are known. Raises ModelError, naming
     class and parameter, if one belongs to a module of an unsupported kind; the model is then unchanged.
     """
-    kinds = dict(_live_kinds(model))
-    live = Live()
-    slots = [LiveSlot(slot, parameter, live) for slot, parameter in _slots_of(model, kinds)]
+    kinds, live = dict(_live_kinds(model)), Live()
+    trained = {id(parameter) for module in kinds for parameter in _own_parameters(module).values()}
+    parameters = {name: one for name, one in distinct_parameters(model) if id(one) in trained}
+    words = model.get_input_embeddings().weight if isinstance(model, PreTrainedModel) else None
+    named = in_order(Slot(name, tuple(one.shape), one is words) for name, one in parameters.items())
+    slots = [LiveSlot(slot, parameters[slot.name], live) for slot in named]
     by_parameter = {id(slot.parameter): slot for slot in slots}
     for module, kind in kinds.items():
-        form = _norm_form(module) if kind is LiveNorm else None
-        slots_here = {name: by_parameter[id(parameter)] for name, parameter in _own_parameters(module).items()}
-        _make_live(module, kind, live, slots_here)
-        if isinstance(module, LiveNorm):
-            assert form is not None
-            module.form = form
+        own = {name: by_parameter[id(parameter)] for name, parameter in _own_parameters(module).items()}
+        _make_live(module, kind, live, own)
     model.requires_grad_(False)
     return live, slots
 
@@ -345,20 +339,6 @@ def quantise_slot(model: nn.Module, slot: LiveSlot, kind: Quantisation, weight_M
             module.weight = slot.quantised  # type: ignore[assignment]  # for whoever asks for its shape
 
 
-def find_slots(model: nn.Module) -> list[tuple[Slot, nn.Parameter]]:
-    """The slots of a model that is not live yet, in their order, with their parameters. Raises ModelError as `attach`
-    does."""
-    return _slots_of(model, dict(_live_kinds(model)))
-
-
-def _slots_of(model: nn.Module, modules: Iterable[nn.Module]) -> list[tuple[Slot, nn.Parameter]]:
-    trained = {id(parameter) for module in modules for parameter in _own_parameters(module).values()}
-    parameters = {name: one for name, one in distinct_parameters(model) if id(one) in trained}
-    words = model.get_input_embeddings().weight if isinstance(model, PreTrainedModel) else None
-    slots = in_order(Slot(name, tuple(one.shape), one is words) for name, one in parameters.items())
-    return [(slot, parameters[slot.name]) for slot in slots]
-
-
 def _live_kinds(model: nn.Module) -> Iterator[tuple[nn.Module, type[LiveModule]]]:
     """The modules that can be made live, each with its live class. Raises ModelError if others have parameters and are
     no part of a mixture of experts: these stay as they are."""
@@ -371,8 +351,9 @@ def _live_kinds(model: nn.Module) -> Iterator[tuple[nn.Module, type[LiveModule]]
         elif not is_mixture:
             names = ", ".join(f"{path}.{name}".lstrip(".") for name in parameters)
             raise ModelError(
-                f"Cannot train {names}: modules of class {type(module).__name__} are not supported ({SUPPORTED} are): "
-                "choose a model of a family in docs/models.md."
+                f"Cannot train {names}: modules of class {type(module).__name__} are not supported (linear layers, "
+                "embeddings, and norms with or without a mean and an offset are): choose a model of a family in "
+                "docs/models.md."
             )
 
 
@@ -383,13 +364,16 @@ def _own_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
 def _make_live(module: nn.Module, kind: type[LiveModule], live: Live, slots: dict[str, LiveSlot]) -> None:
     """Gives a module a class that is both: the live forward comes first, except for a subclass of an embedding, whose
     own forward calls it."""
-    own = type(module)
+    own, form = type(module), _norm_form(module) if kind is LiveNorm else None
     bases: tuple[type, ...] = (kind,) if issubclass(kind, own) else (kind, own)
     if kind is LiveEmbedding and own is not nn.Embedding:
         bases = (own, kind)
     module.__class__ = type(f"Live{own.__name__}", bases, {"own_name": own.__name__})
     assert isinstance(module, LiveModule)
     module.live, module.slots = live, slots
+    if isinstance(module, LiveNorm):
+        assert form is not None
+        module.form = form
 
 
 def _live_kind(module: nn.Module) -> type[LiveModule] | None:

@@ -43,7 +43,7 @@ from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
-from seedflood.training.seedflood.subspace import Moves, SlotBasis, Subspace
+from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.seedflood.telling import telling_of
 from seedflood.training.stacks import layers_of
 
@@ -82,7 +82,8 @@ class Replica:
         slots, has_gradients = [slot.slot for slot in self.slots], settings.estimate == "gradient"
         self.subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=left, by_rows=has_gradients)
         if has_gradients:
-            fix_singular_columns(self.subspace, settings.rank // 2, self._masters())
+            masters = [self._master(slot.slot.name, slot.parameter) for slot in self.slots]
+            fix_singular_columns(self.subspace, settings.rank // 2, masters)
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
         if quantize is not None:
@@ -98,11 +99,6 @@ class Replica:
         self._bind()
         check_reads(self.model)
         mark_skippable(self.causal, self.live)
-
-    @property
-    def base_digest(self) -> bytes:
-        """32 bytes: of the weights before training."""
-        return self.base.digest
 
     @property
     def epoch_bytes(self) -> int:
@@ -163,7 +159,9 @@ class Replica:
         """Estimates of the steps from `step` on, one per seed, all on one batch and with the weights as they are. Opens
         the epoch of the steps, which must not be an earlier one than that which is open. seeds: see
         `protocol.seedflood.seeds.probe_seed`."""
-        a_PF = by.variants(self._a_F, self._moves(step, seeds), self.epsilon)
+        self._open(step)
+        moves = self.subspace.moves(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
+        a_PF = by.variants(self._a_F, moves, self.epsilon)
         losses = variant_losses(self.causal, self.live, objective, batch, a_PF)
         return by.conclude(losses, self.epsilon, self.telling.limit)
 
@@ -244,7 +242,8 @@ class Replica:
     def weight(self, index: int) -> Tensor:
         """The weight of slot number `index` with the open epoch folded in: a float32 copy in host memory."""
         slot = self.slots[index]
-        return _add_increment(_copy_master(self._masters()[index]), slot.basis.to("cpu"), slot.a[0].cpu())
+        master = _copy_master(self._master(slot.slot.name, slot.parameter))
+        return _add_increment(master, slot.basis.to("cpu"), slot.a[0].cpu())
 
     def parts(self, index: int) -> Iterator[tuple[SlotBasis, Tensor]]:
         """What each epoch that counts has changed of slot number `index`: its basis and A, float32 in host memory."""
@@ -263,11 +262,6 @@ class Replica:
     def export(self, folder: str | os.PathLike[str], *, card: str = "", dtype: ExportDtype = "float32") -> Path:
         """Writes the weights as they are as a Hugging Face folder (`models.export_model`, which see for errors)."""
         return export_model(self.base, self.weights(), folder, card=card, dtype=dtype)
-
-    def _moves(self, step: int, seeds: Sequence[int]) -> Moves:
-        """Opens the step's epoch, and returns what these directions move in it, on the model's device."""
-        self._open(step)
-        return self.subspace.moves(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
 
     def _open(self, step: int) -> None:
         """The epoch of a step that is to be measured."""
@@ -365,9 +359,6 @@ class Replica:
                 quantise_slot(self.model, slot, kind, weight.to(self.base.device, torch.float32))
                 if self.base.master is not None:
                     del self.base.master[slot.slot.name]
-
-    def _masters(self) -> list[Tensor]:
-        return [self._master(slot.slot.name, slot.parameter) for slot in self.slots]
 
     def _master(self, name: str, parameter: Tensor) -> Tensor:
         return parameter if self.base.master is None else self.base.master[name]

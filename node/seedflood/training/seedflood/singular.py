@@ -56,7 +56,7 @@ def fix_singular_columns(subspace: Subspace, count: int, weights: Sequence[Tenso
         for index, (slot, weight) in enumerate(zip(subspace.slots, weights, strict=True)):
             if slot.is_matrix and count and not subspace.is_by_rows(slot):
                 key = randomness.derive_key("singular vectors", slot.name)
-                subspace.fix(index, singular_vectors(weight, count, key))
+                subspace.fixed[index] = singular_vectors(weight, count, key)
 
 
 @contextmanager
@@ -102,23 +102,21 @@ class _Integers:
     def times(self, right_NK: Floats) -> Floats:
         """W X, with X rounded so that the product is exact."""
         rounded_NK = _rounded(right_NK, EXACT_BITS - WEIGHT_BITS - len(right_NK).bit_length())
-        return numpy.concatenate([_product(self._chunk(row), rounded_NK) for row in self._starts()])
+        return numpy.concatenate([_product(part_XN, rounded_NK) for _, part_XN in self._parts()])
 
     def transposed_times(self, left_MK: Floats) -> Floats:
         """W^T X, with X rounded so that the product is exact."""
         rounded_MK = _rounded(left_MK, EXACT_BITS - WEIGHT_BITS - len(left_MK).bit_length())
         total_NK = numpy.zeros((self._weight_MN.shape[1], left_MK.shape[1]))
-        for row in self._starts():
-            total_NK += _product(self._chunk(row).T, rounded_MK[row : row + self._rows])
+        for rows, part_XN in self._parts():
+            total_NK += _product(part_XN.T, rounded_MK[rows])
         return total_NK
 
-    def _starts(self) -> range:
-        return range(0, len(self._weight_MN), self._rows)
-
-    def _chunk(self, row: int) -> Floats:
-        part_XN = self._weight_MN[row : row + self._rows].to(torch.float64, copy=True)
-        rounded_XN: Floats = part_XN.mul_(self._scale).round_().numpy()
-        return rounded_XN
+    def _parts(self) -> Iterator[tuple[slice, Floats]]:
+        """Some rows after the other."""
+        for row in range(0, len(self._weight_MN), self._rows):
+            rows = slice(row, row + self._rows)
+            yield rows, self._weight_MN[rows].to(torch.float64, copy=True).mul_(self._scale).round_().numpy()
 
 
 def _product(left_XY: Floats, right_YZ: Floats) -> Floats:

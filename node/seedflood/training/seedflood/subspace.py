@@ -134,12 +134,11 @@ class Subspace:
         self.groups: tuple[int, ...] = tuple(sum(size for _, size in group) for group in groups)
         """How many coefficients slots have together that share a scale: of one kind, in neighbouring layers."""
         self.offsets: tuple[int, ...] = tuple(sum(sizes[:index]) for index in range(len(sizes)))
-        is_matrix = torch.tensor([slot.is_matrix for slot in self.slots])
         self._offset_S = torch.tensor(self.offsets, dtype=torch.int64)
-        self._stride_i_S = torch.where(is_matrix, rank, 1)
-        self._stride_j_S = torch.where(is_matrix, 1, 0)
+        self._is_matrix_S = torch.tensor([slot.is_matrix for slot in self.slots])
         self._keys = lru_cache(maxsize=4)(self._derive_keys)
-        self._fixed: dict[int, tuple[Tensor, Tensor]] = {}
+        self.fixed: dict[int, tuple[Tensor, Tensor]] = {}
+        """The first columns of U and V of a matrix in every epoch, by the number of its slot; the others are drawn."""
 
     def _sparse(self) -> Sparse:
         words = self.slots[-1]  # `in_order`
@@ -151,11 +150,6 @@ class Subspace:
     def is_by_rows(self, slot: Slot) -> bool:
         return slot.has_tokens and self.sparse != NOTHING
 
-    def fix(self, index: int, columns: tuple[Tensor, Tensor]) -> None:
-        """Fixes the first columns of U and V of a matrix, in every epoch; the others are drawn. index: number of the
-        slot."""
-        self._fixed[index] = columns
-
     def basis(self, epoch: int, index: int, device: torch.device | str = "cpu") -> SlotBasis:
         """The basis of slot number `index` in an epoch, on a device."""
         slot = self.slots[index]
@@ -164,7 +158,7 @@ class Subspace:
             v_NR = self._draw_side("v", epoch, slot, slot.shape[1], device)
             return SlotBasis(v_NR.new_zeros(0, self.rank), v_NR, row_M)
         sides = [self._draw_side(side, epoch, slot, rows, device) for side, rows in zip("uv", slot.shape, strict=False)]
-        for side_XR, columns_XH in zip(sides, self._fixed.get(index, ()), strict=False):
+        for side_XR, columns_XH in zip(sides, self.fixed.get(index, ()), strict=False):
             side_XR[:, : columns_XH.shape[1]] = columns_XH
         return SlotBasis(sides[0], sides[1] if slot.is_matrix else None)
 
@@ -177,13 +171,13 @@ class Subspace:
         zero = torch.zeros_like(counter)
         word_i, word_j, word_s, _ = randomness.philox((counter, zero, zero, zero), self._keys(epoch))
         i_KS = randomness.bounded(word_i, self.rank)
-        j_KS = randomness.bounded(word_j, self.rank) * self._stride_j_S.ne(0)
+        j_KS = randomness.bounded(word_j, self.rank) * self._is_matrix_S
         return i_KS, j_KS, 1 - 2 * (word_s & 1)
 
     def moves(self, epoch: int, seed_K: Tensor) -> Moves:
         """What each update moves: one of the F coefficients per slot, up or down."""
         i_KS, j_KS, sign_KS = self.coordinates(epoch, seed_K)
-        return Moves(self._offset_S + i_KS * self._stride_i_S + j_KS * self._stride_j_S, sign_KS)
+        return Moves(self._offset_S + i_KS * torch.where(self._is_matrix_S, self.rank, 1) + j_KS, sign_KS)
 
     def lengths(self) -> numpy.ndarray[Any, numpy.dtype[numpy.float64]]:
         """(F,): how far an increment of 1 moves its parameter: sqrt(M N) of a matrix, the Frobenius norm of

@@ -18,7 +18,7 @@ told.
 import math
 from collections.abc import Sequence
 from operator import mul
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 import torch
@@ -43,6 +43,7 @@ for rounding (biases of keys, 1e-8) stays zero. That matters to Adam, which woul
 
 Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
+Whole = TypeVar("Whole", int, Integers)
 
 
 def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
@@ -132,17 +133,8 @@ class Reader:
     """Adds up what updates tell, as integers: exact, and the same in any order."""
 
     def __init__(self, telling: Telling, subspace: Subspace) -> None:
+        self.subspace = subspace
         self._telling = telling
-        self._subspace = subspace
-
-    @property
-    def size(self) -> int:
-        """F."""
-        return self._subspace.size
-
-    def zeros(self) -> Tensor:
-        """The sum of no updates, (E,) int64."""
-        return self._subspace.zeros()
 
     def add(self, sum_E: Tensor, epoch: int, updates: Sequence[Update], factors: Sequence[int] | None = None) -> None:
         """Adds updates of one epoch to sum_E, in place. factors: of each update, in units of 2^-16 (default: 1)."""
@@ -152,11 +144,13 @@ class Reader:
                 told_F = decode_coefficients(self._telling, _payload(update.told))
                 sum_E[: len(told_F)] += torch.from_numpy(scaled(told_F, factor))
             return
-        rows = [(self._seed(update), _scalar(update.told), factor) for update, factor in counting]
-        seed_K, scalar_K, factor_K = numpy.array(rows, dtype=numpy.int64).reshape(-1, 3).T
-        self._subspace.accumulate(
-            sum_E, epoch, torch.from_numpy(seed_K.copy()), torch.from_numpy(scaled(scalar_K, factor_K))
-        )
+        seeds: list[int] = []
+        scalars: list[int] = []
+        for (origin, step, told), factor in counting:
+            assert isinstance(told, tuple), "this run tells pairs"
+            seeds.append(probe_seed(self.subspace.run_seed, origin, step))
+            scalars.append(scaled(told[1], factor))
+        self.subspace.accumulate(sum_E, epoch, seeds, scalars)
 
     def promise(self, update: Update, step_F: Integers) -> float:
         """What a step takes from the loss of an origin, to first order, by the gradient that it told: computed exactly,
@@ -167,18 +161,10 @@ class Reader:
         promised: int = -sum(map(mul, told_F.tolist(), step_F.tolist()))
         return promised * 2.0**-self._telling.unit_bits
 
-    def _seed(self, update: Update) -> int:
-        return probe_seed(self._subspace.run_seed, update.origin, update.step)
 
-
-def scaled(told: Integers, factor: int | Integers) -> Integers:
+def scaled(told: Whole, factor: int) -> Whole:
     """round(told factor 2^-16), halves up, of each integer by itself: before anything is added up."""
     return (told * factor + (ONE >> 1)) >> FACTOR_BITS
-
-
-def _scalar(told: Told) -> int:
-    assert isinstance(told, tuple), "this run tells pairs"
-    return told[1]
 
 
 def _payload(told: Told) -> bytes:

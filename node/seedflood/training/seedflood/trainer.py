@@ -182,9 +182,8 @@ class Trainer:
         for one in range(step, step + count):
             if own:
                 self.replica.preview(own)
-            result = self._measure_one(origin, one)
-            measured.append(result)
-            own.append(Update(origin, one, result.told))
+            measured.append(self._measure_one(origin, one))
+            own.append(Update(origin, one, measured[-1].told))
         if count > 1:
             self.replica.preview(())
         return measured
