@@ -64,7 +64,7 @@ def test_what_was_only_read_back_is_not_written_again(tmp_path):
     coefficients = filled(tmp_path)
     for _ in range(3):
         assert all(torch.equal(coefficients[epoch], number(epoch + 1)) for epoch in range(MANY))
-    assert coefficients._shelf._end == sum(size for _, size in coefficients._places.values())
+    assert coefficients._shelf._end == sum(place.size for place in coefficients._places.values())
     assert len(coefficients._places) == MANY
 
 
@@ -88,7 +88,7 @@ def test_what_the_disk_has_changed_is_told_and_not_used(tmp_path, damage):
     coefficients = filled(tmp_path)
     before = list(coefficients.digests())
     damage(coefficients._shelf._file)
-    with pytest.raises(JournalError, match=r"epoch 0 .* start the node again"):
+    with pytest.raises(JournalError, match="start the node again"):
         coefficients.add(0, number(1))
     assert list(coefficients.digests()) == before
 

@@ -18,16 +18,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy
 import torch
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 from torch import Tensor
 
 from seedflood.config import RunSettings
-from seedflood.errors import JournalError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
 from seedflood.protocol.seedflood.payload import Pairs, Telling
@@ -44,7 +42,7 @@ from seedflood.training.seedflood.control import (
 )
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Adam, Integers, State, begin
 from seedflood.training.seedflood.schedule import Factor, factor_of
-from seedflood.training.seedflood.shelf import Place, Shelf
+from seedflood.training.seedflood.shelf import Shelf, Shelved
 from seedflood.training.seedflood.subspace import Subspace
 from seedflood.training.seedflood.telling import Reader
 
@@ -164,7 +162,7 @@ class Stepwise:
         self._block = max(self._least, block_length(self._refresh_period, run.steps))
         self._shelf = shelf
         self._epochs: dict[int, _Steps] = {}
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, Shelved] = {}
         """The epochs that were put aside, and where they are."""
         self._final = {-1}
         """The epochs for which nothing more can come, so that what they leave is known."""
@@ -206,7 +204,7 @@ class Stepwise:
         """The steps of an epoch. It begins again if it began with another past, and all of its updates are here."""
         if epoch not in self._epochs:
             if (place := self._places.pop(epoch, None)) is not None:
-                self._epochs[epoch] = _unpacked(self._shelf, place)
+                self._epochs[epoch] = _unpacked(self._shelf.read(place))
             else:
                 self._epochs[epoch] = self._begin(epoch, held_E, past)
             for oldest in sorted(self._epochs)[:-KEPT_EPOCHS]:
@@ -313,29 +311,27 @@ def _packed(steps: _Steps) -> bytes:
         step: {origin: one.hex() if isinstance(one, bytes) else one for origin, one in said.items()}
         for step, said in steps.told.items()
     }
-    past = None if steps.past is None else steps.past.listed()
-    facts: dict[str, Any] = {"past": past, "before": steps.settled_before, "told": told}
     state, control, left, is_over = steps.settled
+    facts = {
+        "past": None if steps.past is None else steps.past.listed(),
+        "before": steps.settled_before,
+        "told": told,
+        "blocks": [control.best, control.block, control.whole],
+        "counts": [control.halvings, control.steps, control.taken, control.worse],
+        "decays": [state.decay_1, state.decay_2],
+        "left": [left.listed(), is_over],
+    }
     begin_F = control.best_F if control.begin_F is None else control.begin_F
-    facts["blocks"] = [control.best, control.block, control.whole]
-    facts["counts"] = [control.halvings, control.steps, control.taken, control.worse]
-    facts["decays"], facts["left"] = [state.decay_1, state.decay_2], [left.listed(), is_over]
-    increments = numpy.stack([state.increment_F, control.best_F, begin_F])
-    moments, packed = (
-        numpy.stack([state.first_F, state.second_F]),
-        numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8),
-    )
-    return save({"increments": increments, "moments": moments, "facts": packed})
+    arrays = {
+        "increments": numpy.stack([state.increment_F, control.best_F, begin_F]),
+        "moments": numpy.stack([state.first_F, state.second_F]),
+        "facts": numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8),
+    }
+    return save(arrays)
 
 
-def _unpacked(shelf: Shelf, place: Place) -> _Steps:
-    try:
-        arrays = load(shelf.read(place))
-    except (OSError, SafetensorError) as error:
-        raise JournalError(
-            f"cannot read back the updates that were put aside on the disk: {error}; check that the disk is "
-            "healthy and start the node again: its journal has all of it"
-        ) from error
+def _unpacked(packed: bytes) -> _Steps:
+    arrays = load(packed)
     facts = json.loads(arrays["facts"].tobytes())
     told: dict[int, _Heard] = {
         int(step): {

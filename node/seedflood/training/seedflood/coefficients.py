@@ -12,9 +12,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seedflood.errors import JournalError
 from seedflood.training.seedflood.control import Past
-from seedflood.training.seedflood.shelf import Place, Shelf
+from seedflood.training.seedflood.shelf import Shelf, Shelved
 from seedflood.training.seedflood.subspace import Subspace
 
 KEPT_EPOCHS = 8
@@ -37,7 +36,7 @@ class EpochCoefficients:
         self._zero_digest = subspace.digest(self._zeros_E)
         self._kept: dict[int, Tensor] = {}
         """The epochs in memory; the one that was changed or read last comes last."""
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, Shelved] = {}
         """The epochs that are in the file as they are now."""
         self._digests: dict[int, bytes] = {}
         self._backs: dict[int, int] = {}
@@ -52,7 +51,7 @@ class EpochCoefficients:
             return self._kept[epoch]
         if epoch not in self._places:
             return self._zeros_E
-        coefficients_E = self._read(epoch)
+        coefficients_E = self._subspace.unpack(self._shelf.read(self._places[epoch]))
         self._keep(epoch, coefficients_E)
         return coefficients_E
 
@@ -96,26 +95,10 @@ class EpochCoefficients:
         self._kept.pop(epoch, None)
         self._kept[epoch] = coefficients_E
         for oldest in list(self._kept)[:-KEPT_EPOCHS]:
-            if oldest not in self._places and not self._write(oldest):
-                return
+            if oldest not in self._places:
+                self._digest(oldest)  # while it is in memory
+                place = self._shelf.put(self._subspace.pack(self._kept[oldest]))
+                if place is None:
+                    return
+                self._places[oldest] = place
             del self._kept[oldest]
-
-    def _write(self, epoch: int) -> bool:
-        """Writes an epoch to the file; returns False if that is not possible now."""
-        self._digest(epoch)  # to know it again by
-        place = self._shelf.put(self._subspace.pack(self._kept[epoch]))
-        if place is not None:
-            self._places[epoch] = place
-        return place is not None
-
-    def _read(self, epoch: int) -> Tensor:
-        try:
-            coefficients_E = self._subspace.unpack(self._shelf.read(self._places[epoch]))
-            if self._subspace.digest(coefficients_E) != self._digests[epoch]:
-                raise ValueError("it has another digest")
-        except (OSError, ValueError) as error:
-            raise JournalError(
-                f"cannot read back the sum of epoch {epoch} that was put aside on the disk: {error}; check that the "
-                "disk is healthy and start the node again: its journal has all of it"
-            ) from error
-        return coefficients_E

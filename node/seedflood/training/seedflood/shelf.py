@@ -2,11 +2,19 @@
 
 import tempfile
 import weakref
+import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-Place = tuple[int, int]
-"""Offset and size in bytes."""
+from seedflood.errors import JournalError
+
+
+class Shelved(NamedTuple):
+    """Where data are: offset and size in bytes. check: their CRC-32."""
+
+    offset: int
+    size: int
+    check: int
 
 
 class Shelf:
@@ -18,7 +26,7 @@ class Shelf:
         self._file: BinaryIO | None = None
         self._end = 0
 
-    def put(self, data: bytes) -> Place | None:
+    def put(self, data: bytes) -> Shelved | None:
         """Writes data and returns its place; None if it cannot be written at present."""
         try:
             file = self._open()
@@ -27,16 +35,24 @@ class Shelf:
                 return None
         except OSError:
             return None
-        place = self._end, len(data)
+        place = Shelved(self._end, len(data), zlib.crc32(data))
         self._end += len(data)
         return place
 
-    def read(self, place: Place) -> bytes:
-        """What was put there. Raises OSError."""
-        offset, size = place
-        file = self._open()
-        file.seek(offset)
-        return file.read(size)
+    def read(self, place: Shelved) -> bytes:
+        """What was put there. Raises JournalError if the file does not give it back."""
+        try:
+            file = self._open()
+            file.seek(place.offset)
+            data = file.read(place.size)
+            if zlib.crc32(data) != place.check:
+                raise OSError("it has changed")
+        except OSError as error:
+            raise JournalError(
+                f"cannot read back what was put aside on the disk: {error}; check that the disk is healthy and start "
+                "the node again: its journal has all of it"
+            ) from error
+        return data
 
     def _open(self) -> BinaryIO:
         if self._file is None:
