@@ -15,7 +15,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.encoding import PlainEncoder
 from seedflood.training.formats import Format
 from seedflood.training.objectives.batches import Batch, pad
-from seedflood.training.objectives.objective import Example
+from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.objectives.score import Score
 from seedflood.training.rows import Row
 
@@ -41,7 +41,7 @@ class RatedBatch(Batch):
         return torch.arange(rows, device=self.lengths_B.device) * length + self.lengths_B - 1
 
 
-class Rating:
+class Rating(Objective):
     names: tuple[str, ...] = ("error", "within_one")
 
     def __init__(self, words: Sequence[int]) -> None:
@@ -63,13 +63,6 @@ class Rating:
             "within_one": (away_B.abs() <= 1).view(variants, -1).sum(dim=1),
         }
         return Score(sums, torch.full_like(sums["within_one"], len(row_B) // variants), "error")
-
-    def count(self, batch: Batch) -> int:
-        return len(batch.lengths_B)
-
-    def figures(self, score: Score) -> dict[str, float]:
-        means = score.means()
-        return {name: means[name] for name in self.names}
 
 
 class RatingEncoder(PlainEncoder):

@@ -12,18 +12,13 @@ from torch.nn import functional
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, LabelledBatch, pad
-from seedflood.training.objectives.objective import Example
+from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.objectives.score import Score
 
 
-class Classification:
-    """Cross-entropy over the label words at the position of the answer.
-
-    Only over the label words: on tiny-opt and SST-2 (4 origins, 1,024 rows, run seed 1, 400 steps) that reached
-    accuracy 0.646 and loss 0.627. Training on the cross-entropy of the whole vocabulary reached 0.576 and 0.679
-    (validation loss over the label words in both). That also trains how likely any label word is, which decides
-    nothing.
-    """
+class Classification(Objective):
+    """Cross-entropy over the label words at the position of the answer. That over the whole vocabulary also trains how
+    likely any label word is, which decides nothing, and was worse (accuracy 0.576 in place of 0.646 on SST-2)."""
 
     names: tuple[str, ...] = ("accuracy", "loss")
 
@@ -51,10 +46,3 @@ class Classification:
             "loss": loss_B.view(variants, -1).to(torch.float64).sum(dim=1),
         }
         return Score(sums, torch.full_like(sums["accuracy"], len(row_B) // variants), "loss")
-
-    def count(self, batch: Batch) -> int:
-        """Rows."""
-        return len(batch.lengths_B)
-
-    def figures(self, score: Score) -> dict[str, float]:
-        return score.means()

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
-from seedflood.training.objectives.objective import Example
+from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.objectives.score import Score
 
 LOGIT_ELEMENTS_MAX = 1 << 24
@@ -31,7 +31,7 @@ class MarkedExample(Example):
     is_trained: tuple[bool, ...] = ()
 
 
-class LanguageModelling:
+class LanguageModelling(Objective):
     """Cross-entropy of every next token over the vocabulary. Logits are made of the tokens that are predicted alone, a
     piece of them after the other."""
 

@@ -1,5 +1,6 @@
 """The seam between a task and an algorithm: what is measured of a model on a batch."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,7 +20,7 @@ class Example:
     is_cut: bool = False
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """Makes a batch of examples, and a score of a batch.
 
     names: of the figures, in the order in which people look at them.
@@ -27,22 +28,22 @@ class Objective(Protocol):
 
     names: tuple[str, ...]
 
+    @abstractmethod
     def collate(self, examples: Sequence[Example], pad_token: int) -> Batch:
         """A batch of examples, padded to the longest."""
-        ...
 
+    @abstractmethod
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
         """The score of each variant. batch: of this objective, on the model's device. Losses are in float32 or
         better."""
-        ...
 
     def count(self, batch: Batch) -> int:
-        """`Score.count_P` of each variant, known before anything is measured."""
-        ...
+        """`Score.count_P` of each variant, known before anything is measured: rows, unless it is of something else."""
+        return len(batch.lengths_B)
 
     def figures(self, score: Score) -> dict[str, float]:
         """The figures of a whole score that people are shown, by name, in the order of `names`."""
-        ...
+        return score.means()
 
 
 class Batches(Protocol):

@@ -32,7 +32,7 @@ from torch import Tensor
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
 from seedflood.training.objectives.language_modelling import PERPLEXITY_LOG_MAX, measure_tokens
-from seedflood.training.objectives.objective import Example
+from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.objectives.score import Score
 from seedflood.training.objectives.writing import Text, write
 from seedflood.training.randomness import derive_key, uniform
@@ -124,7 +124,7 @@ class Writer:
     temperature: float
 
 
-class Reward:
+class Reward(Objective):
     """score: (prompt, text, columns of the row) -> reward in 0..1. kl: what a nat of divergence from the base costs, in
     rewards."""
 
@@ -176,10 +176,6 @@ class Reward:
         sums = {"reward": reward, "greedy": greedy, "loss": len(batch.examples) - reward, "nats": nats}
         means_P = {name: torch.tensor([value], dtype=torch.float64) for name, value in sums.items()}
         return Score(means_P, torch.tensor([len(batch.examples)]), "loss")
-
-    def count(self, batch: Batch) -> int:
-        """Texts, or prompts."""
-        return len(batch.lengths_B)
 
     def figures(self, score: Score) -> dict[str, float]:
         """The means, and the perplexity of the prompts."""
