@@ -74,11 +74,9 @@ RISE_MIN = 1 << LOSS_UNIT_BITS - 6
 PROMISE_MAX = 2 / 3
 REWARD_PROMISE_MAX = 0.2
 """Of the loss: by how much the first step may change it, to first order; and where the loss is what is missing of a
-reward. Later blocks of few texts differ too much by chance for a fall to be seen soon. On the model of `rates` the
-default rate promises three of four origins at least 0.12 to 0.14 (three run seeds). On one that was pre-trained with
-larger batches, ten times a sixteenth was halved three times before the first step, and reward was 0.350, 0.354, 0.348
-after 25 steps (seeds 1 to 3; 0.342 before); with 2/3 it was halved once, and reward fell to 0.156 in 20 steps (seed
-1)."""
+reward. There later blocks of few texts differ too much by chance for a fall to be seen soon: ten times a sixteenth of
+the usual rate was halved three times and reward rose, but with 2/3 it was halved once and reward fell from 0.342 to
+0.156 in 20 steps. Default rates promise 0.12 to 0.14 (benchmarks/RESULTS.md, 25 November)."""
 
 HALVINGS_MAX = 12
 
