@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, takewhile
 from typing import Any
 
 from transformers.utils.chat_template_utils import render_jinja_template
@@ -217,9 +217,7 @@ def _one_of(words: set[str]) -> str:
 
 def _alike(one: str, other: str) -> int:
     """How many characters both begin with."""
-    return next(
-        (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
-    )
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _stand_ins(message: Message) -> list[Message]:

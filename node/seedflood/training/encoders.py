@@ -6,14 +6,7 @@ from typing import Any
 from seedflood.training.chat import ChatEncoder
 from seedflood.training.completions import CompletionEncoder
 from seedflood.training.encoding import Encoder, PromptEncoder, TextEncoder
-from seedflood.training.formats import (
-    ChatFormat,
-    CompletionFormat,
-    Format,
-    PromptFormat,
-    RewardFormat,
-    TextFormat,
-)
+from seedflood.training.formats import ChatFormat, CompletionFormat, Format, PromptFormat, RewardFormat, TextFormat
 from seedflood.training.rewarding import RewardEncoder
 
 ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {

@@ -158,11 +158,9 @@ class PromptEncoder(PlainEncoder):
         first: dict[int, str] = {}
         for word in self.form.label_words:
             whole = self.tokenizer(prompt + gap + word, add_special_tokens=False)["input_ids"]
-            if whole[: len(start)] != start or len(whole) == len(start):
-                whole, start_length = self.tokenizer(gap + word, add_special_tokens=False)["input_ids"], 0
-            else:
-                start_length = len(start)
-            token = whole[start_length]
+            is_apart = whole[: len(start)] == start and len(whole) > len(start)
+            own = whole[len(start) :] if is_apart else self.tokenizer(gap + word, add_special_tokens=False)["input_ids"]
+            token = own[0]
             if token in first:
                 raise DataError(
                     f'Label words "{first[token]}" and "{word}" begin with the same token of this model: choose words '

@@ -14,8 +14,9 @@ import re
 import sys
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -63,7 +64,8 @@ def read_folder(folder: Path) -> dict[str, Reader]:
     files: dict[str | None, list[Path]] = defaultdict(list)
     for path in sorted(folder.rglob("*")):
         is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and kind_of(path) in KINDS and not is_hidden and not _has_plain_form(path):
+        has_plain_form = path.suffix.lower() in OPENERS and path.with_suffix("").is_file()
+        if path.is_file() and kind_of(path) in KINDS and not is_hidden and not has_plain_form:
             files[split_of(path.relative_to(folder))].append(path)
     unnamed = files.pop(None, [])
     splits = files if "train" in files or not unnamed else {"train": unnamed, **files}
@@ -98,10 +100,6 @@ def _read_files(folder: Path, paths: list[Path]) -> Table:
             f"{paths[0]} and {paths[other]} name labels differently: write the names in place of the numbers."
         )
     return Table([row for table in tables for row in table.rows], tables[0].label_names)
-
-
-def _has_plain_form(path: Path) -> bool:
-    return path.suffix.lower() in OPENERS and path.with_suffix("").is_file()
 
 
 def _complaint(path: Path, error: Exception) -> str:
@@ -164,7 +162,7 @@ def _read_csv(path: Path) -> Table:
         head = text.readline()
         divider = "\t" if kind_of(path) == ".tsv" else max(",;\t", key=head.count)
         has_spaces = f"{divider} " in head  # then cells have them, too
-        reader = csv.DictReader(_chained(head, text), delimiter=divider, strict=True, skipinitialspace=has_spaces)
+        reader = csv.DictReader(chain([head], text), delimiter=divider, strict=True, skipinitialspace=has_spaces)
         rows = []
         try:
             for columns in reader:
@@ -183,11 +181,6 @@ def _read_csv(path: Path) -> Table:
         if None in row.columns or None in row.columns.values():
             raise row.error(f"not as many cells as the first line, which has {len(names)}: correct it.")
     return Table(rows)
-
-
-def _chained(head: str, rest: Iterable[str]) -> Iterator[str]:
-    yield head
-    yield from rest
 
 
 def _read_text(path: Path) -> Table:

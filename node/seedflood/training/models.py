@@ -164,7 +164,8 @@ def export_model(
     with writing_folder(folder, MODEL_FILE, card) as beside:
         rounded: dict[int, Tensor] = {id(one): one.to(getattr(torch, dtype)) for one in weights.values()}
         base.model.save_pretrained(beside, state_dict={name: rounded[id(one)] for name, one in weights.items()})
-        _write_dtype(beside / MODEL_FILE, dtype)
+        config = json.loads((beside / MODEL_FILE).read_text()) | {"dtype": dtype, "use_cache": True}
+        (beside / MODEL_FILE).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         if base.tokenizer is not None:
             base.tokenizer.save_pretrained(beside)
     return Path(folder)
@@ -305,10 +306,3 @@ def _check_head(model: Any, name: str) -> None:
             f'Model "{name}" ({type(model).__name__}) changes its logits after the head, which is not supported: '
             "choose a model of a family in docs/models.md."
         )
-
-
-def _write_dtype(path: Path, dtype: ExportDtype) -> None:
-    config = json.loads(path.read_text())
-    config["dtype"] = dtype
-    config["use_cache"] = True
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

@@ -14,9 +14,9 @@ class Shard:
     count: int = 1
 
 
-def parse_shard(text: str) -> Shard:
-    """Reads a share as `[node] shard` has it, which has checked it: "2/16" is the second of sixteen."""
-    number, count = map(int, text.split("/"))
+def parse_shard(text: str | None) -> Shard:
+    """Reads a share as `[node] shard` has it, which has checked it: "2/16" is the second of sixteen. None: all rows."""
+    number, count = map(int, (text or "1/1").split("/"))
     return Shard(number - 1, count)
 
 

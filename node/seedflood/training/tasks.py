@@ -12,15 +12,15 @@ from typing import Any
 
 from seedflood import embedded
 from seedflood.config import ObjectiveSettings, RunSettings
-from seedflood.errors import DataError, ModelError
-from seedflood.training import randomness, shards
+from seedflood.errors import DataError
+from seedflood.training import randomness
 from seedflood.training.encoders import ENCODERS
 from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import BUILT_IN, Format, choose_format
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.rows import Row, Splits, Table, rows_in_memory
-from seedflood.training.shards import Shard
+from seedflood.training.shards import Shard, choose_rows, parse_shard
 from seedflood.training.sources import EmbeddedSource, read_data
 
 TEXTS = EmbeddedSource(embedded.texts)
@@ -62,7 +62,7 @@ class Task:
         train, validation = ([row for row in rows if not encoder.is_blank(row)] for rows in (train, validation))
         if blank is not None and not validation:
             raise blank.error("no text, as in all rows to evaluate on: remove the row, or add others.")
-        chosen = shards.choose_rows(len(train), settings.train_examples, settings.seed)
+        chosen = choose_rows(len(train), settings.train_examples, settings.seed)
         if len(chosen) < shard.count:
             problem = f"{len(chosen)} rows to train cannot be shared by {shard.count} nodes"
             raise DataError(f"{problem}: use fewer, and say how many in [node] shard.")
@@ -184,7 +184,7 @@ def load_task(
     form.check_names(splits.train)
     form.check_names(splits.validation)
     encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
-    return Task(encoder, train, validation, settings, _shard(shard), copies=splits.copies)
+    return Task(encoder, train, validation, settings, parse_shard(shard), copies=splits.copies)
 
 
 def task_of_rows(settings: RunSettings, tokenizer: Any, table: Table, vocabulary_size: float) -> Task:
@@ -216,12 +216,10 @@ def make_task(
 ) -> Task:
     """A task of rows in memory. Raises DataError or ConfigError."""
     rows = rows_in_memory(train, "training rows"), rows_in_memory(validation, "validation rows")
-    return Task(_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, _shard(shard))
+    return Task(_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, parse_shard(shard))
 
 
 def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format, vocabulary_size: float = math.inf) -> Encoder:
-    if tokenizer is None:
-        raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
     encoder = ENCODERS[type(form)](tokenizer, form, settings.max_length)
     encoder.vocabulary_size = vocabulary_size
     return encoder
@@ -232,7 +230,3 @@ def _shortened(text: str) -> str:
     place = max(0, text.find(MARKS[0]))
     start, end = max(0, place - SAMPLE_CHARACTERS), place + SAMPLE_CHARACTERS
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
-
-
-def _shard(shard: str | None) -> Shard:
-    return Shard() if shard is None else shards.parse_shard(shard)
