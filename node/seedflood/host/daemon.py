@@ -15,14 +15,7 @@ from typing import Any
 import structlog
 
 from seedflood.config import SERVE, Stage
-from seedflood.errors import (
-    JournalError,
-    PeerError,
-    RemovedError,
-    RunMismatchError,
-    SeedfloodError,
-    SupersededError,
-)
+from seedflood.errors import JournalError, PeerError, RemovedError, RunMismatchError, SeedfloodError, SupersededError
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.enrolment import Enrolment
@@ -73,9 +66,8 @@ class Daemon(Owner):
         compute: ComputeThread,
         console: Console,
         loop: asyncio.AbstractEventLoop,
-        enrolment: Enrolment | None = None,
+        enrolment: Enrolment,
     ) -> None:
-        """enrolment: who belongs to the run; by default everyone."""
         self.settings = settings = stage.settings
         self.position = stage.position
         node = settings.node
@@ -84,7 +76,7 @@ class Daemon(Owner):
         self.hub = hub = console.hub
         self.tell = hub.tell
         self._console = console
-        self.enrolment = enrolment or Enrolment.open(settings, identity)
+        self.enrolment = enrolment
         self.gate = self.enrolment.gate
         self.ended: asyncio.Future[None] = loop.create_future()
         self.result: dict[str, Any] | None = None
@@ -173,7 +165,10 @@ class Daemon(Owner):
         if self._timer is not None:
             self._timer.cancel()
         await self.engine.close()
-        self._close_journal()
+        try:
+            self.engine.journal.close()
+        except JournalError as error:
+            _log.error("closing the journal failed; the next start pulls what is missing", reason=str(error))
         self.is_compute_idle = await asyncio.to_thread(self._compute.close, COMPUTE_SECONDS)
         await self._console.close()
 
@@ -214,7 +209,10 @@ class Daemon(Owner):
     def refused(self, address: str, error: SeedfloodError) -> None:
         """Ends the daemon if all peers that we dial belong to another run, and we never had a link. In a closed run
         only the word of hosts counts that have proven to be on the roster."""
-        if isinstance(error, RunMismatchError) and self._counts(error.public_key):
+        if not isinstance(error, RunMismatchError):
+            return
+        key = error.public_key
+        if not self.gate.is_closed or (key is not None and self.gate.may_link(key)):
             self._mismatches.add(address)
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
@@ -341,16 +339,6 @@ class Daemon(Owner):
             ended=ended,
         )
         return Links(settings, self, credentials=self.credentials)
-
-    def _counts(self, public_key: bytes | None) -> bool:
-        """May the word of a host with this key end us? None: it has proven none."""
-        return not self.gate.is_closed or (public_key is not None and self.gate.may_link(public_key))
-
-    def _close_journal(self) -> None:
-        try:
-            self.engine.journal.close()
-        except JournalError as error:
-            _log.error("closing the journal failed; the next start pulls what is missing", reason=str(error))
 
     def run(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None:
         """Runs a job on the compute thread, then `then` with its result on the loop. An exception of either is a fault

@@ -74,13 +74,12 @@ class Driver:
     def check_hello(self, hello: Hello) -> None:
         """Raises PeerError if the sender may not link with us. The roster that it brings is looked at first: a newcomer
         may bring the one that lists it."""
-        roster = hello.roster
-        if roster is not None:
-            self.do(lambda now: self.node.enrol(roster, now))
+        if hello.roster is not None:
+            self.enrol(hello.roster)
         self.node.admission.check_hello(hello)
 
     def enrol(self, roster: Roster) -> None:
-        """The operator has put a roster here. Raises PeerError if it is not signed for this run."""
+        """A roster came, from the operator or in a hello. Raises PeerError if it is not signed for this run."""
         self.do(lambda now: self.node.enrol(roster, now))
 
     def hello(self) -> Hello:

@@ -37,7 +37,8 @@ class Enrolment:
         if run.operator is None:
             return cls(None, run.name, state, None)
         enrolment = cls(bytes.fromhex(run.operator), run.name, state, None)
-        given, kept = enrolment.read(settings.node.roster), enrolment.read(_kept(state))
+        kept_file = state / ROSTER_FILE
+        given, kept = enrolment.read(settings.node.roster), enrolment.read(kept_file if kept_file.exists() else None)
         known = [one for one in (given, kept) if one is not None]
         if not known:
             raise ConfigError(
@@ -105,8 +106,3 @@ class Enrolment:
                 f"the roster (serial {serial}) lists this host with the role {', '.join(entry.roles)}, and it was "
                 f"started to {node.role}: `seedflood relay` is for the role relay, `seedflood-node` for train."
             )
-
-
-def _kept(state: Path) -> Path | None:
-    path = state / ROSTER_FILE
-    return path if path.exists() else None

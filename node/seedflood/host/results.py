@@ -136,10 +136,12 @@ class Results:
         def tell(done: tuple[Evaluation, float]) -> None:
             result, seconds = done
             self._occasions.took(seconds, self._hub.measured_seconds)
-            figures = result.rounded()
-            rise = find_rise(step, result.loss, self.report.best, result.texts)
+            figures, best = result.rounded(), self.report.best
+            rise = find_rise(step, result.loss, best, result.texts)
             self._hub.evaluated(step, figures, result.counts(), rise)
-            self._remember(step, result.loss)
+            if math.isfinite(result.loss) and (best is None or result.loss < best.loss):
+                self.report.best = Best(step, result.loss)
+                self.report.keep()  # a node that was restarted is to see that the loss has risen
             then({**figures, **result.counts()})
 
         self._run(evaluate, tell)
@@ -153,10 +155,3 @@ class Results:
                 self._hub.tell(f"written {when}", prompt=one.prompt, written=one.written)
 
         self._run(self._trainer.samples, tell)
-
-    def _remember(self, step: int, loss: float) -> None:
-        """Keeps the best evaluation: a node that was restarted is to see that the loss has risen."""
-        best = self.report.best
-        if math.isfinite(loss) and (best is None or loss < best.loss):
-            self.report.best = Best(step, loss)
-            self.report.keep()

@@ -13,7 +13,7 @@ import contextlib
 import os
 import weakref
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -156,11 +156,11 @@ class KeptParts:
         try:
             if path.stat().st_size != 4 * numbers + _CHECK_BYTES:
                 return None
-            check = 0
-            for data in _pieces(StoredArray(path, np.uint8, 4 * numbers)):
-                check = zlib.crc32(data, check)
-            expected = StoredArray(path, np.uint8, 4 * numbers + _CHECK_BYTES)[4 * numbers :].tobytes()
-            return StoredArray(path, np.float32, numbers) if check == int.from_bytes(expected, "big") else None
+            stored, check = StoredArray(path, np.uint8, 4 * numbers + _CHECK_BYTES), 0
+            for start in range(0, 4 * numbers, PIECE_BYTES):
+                check = zlib.crc32(stored[start : min(start + PIECE_BYTES, 4 * numbers)].data, check)
+            expected = int.from_bytes(stored[4 * numbers :].tobytes(), "big")
+            return StoredArray(path, np.float32, numbers) if check == expected else None
         except OSError:
             return None
 
@@ -203,11 +203,6 @@ def remove(paths: Collection[Path]) -> None:
     for path in paths:
         with disk_errors(path, "remove", "file"):
             path.unlink(missing_ok=True)
-
-
-def _pieces(stored: StoredArray[np.uint8]) -> Iterator[memoryview]:
-    for start in range(0, len(stored), PIECE_BYTES):
-        yield stored[start : start + PIECE_BYTES].data
 
 
 def _write_all(descriptor: int, data: memoryview | bytes, offset: int) -> None:

@@ -146,10 +146,10 @@ class SeedfloodDriver(Driver):
         return _Kept(adopted, list(self._cut()))
 
     def _append(self, out: Outputs) -> None:
-        is_end = out.is_durable or any(isinstance(order, ClosedWindow) for order in out.orders)
-        if not (out.bundles or out.members or out.records or is_end or self._backlog.is_large):
+        is_window_over = any(isinstance(order, ClosedWindow) for order in out.orders)
+        is_end = out.is_durable or is_window_over or self._backlog.is_large
+        if not (out.bundles or out.members or out.records or is_end):
             return
-        is_end = is_end or self._backlog.is_large
         self._backlog.add(out.members, out.records, out.bundles, payload_bytes(out.bundles))
         if self._backlog.is_stuck:
             return

@@ -33,17 +33,13 @@ def take_stock(
     inventory = journal.inventory()
     bundles = inventory.of_bundles()
     early = bundles.below(settled_ends(bundles, members, origin, rules, waiting_rounds))
-    waiting = _beyond(journal, joined([early, inventory.of_sums()]))
+    beyond = journal.read_missing(joined([early, inventory.of_sums()]).held(), PAGE_BUNDLES)
+    waiting = [bundle for batch in beyond if not isinstance(batch, ClosedEpoch) for bundle in batch]
     settled = inventory.settled(waiting)
     closed: Iterable[ClosedEpoch] = journal.closed_epochs()
     if inventory.digests.keys() == inventory.sums.keys():  # saves unpacking all sums on the event loop
         closed = [ClosedEpoch(epoch, held, b"", inventory.digests[epoch]) for epoch, held in inventory.sums.items()]
     return settled, waiting, closed
-
-
-def _beyond(journal: Journal, held: Frontier) -> list[Bundle]:
-    found = journal.read_missing(held.held(), PAGE_BUNDLES)
-    return [bundle for batch in found if not isinstance(batch, ClosedEpoch) for bundle in batch]
 
 
 def pages(

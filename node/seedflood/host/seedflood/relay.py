@@ -58,7 +58,8 @@ async def open_relay(
     """Learns what the run is, if it is not known yet, and opens the journal. Raises SeedfloodError."""
     run, path = settings.run, settings.node.state / FORM_FILE
     try:
-        learned = _parse(path.read_bytes())
+        kept = path.read_bytes()
+        learned = kept[:BASE_DIGEST_BYTES], unpack_form(kept[BASE_DIGEST_BYTES:])
     except FileNotFoundError:
         hub.tell("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
         learned, name = await _Learner(settings, identity, hub).learn()
@@ -79,11 +80,6 @@ async def open_relay(
     if any(member.origin == identity.origin and member.has_spoken for member in journal.members()):
         raise ConfigError("this host has trained in this run, and others wait for it: give the relay another --state.")
     return RelayEngine(settings, rules, journal)
-
-
-def _parse(data: bytes) -> Known:
-    """Raises PeerError."""
-    return data[:BASE_DIGEST_BYTES], unpack_form(data[BASE_DIGEST_BYTES:])
 
 
 class RelayEngine(Engine):
