@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seedflood.training.gasloc.exchange import KeptDifference
-from seedflood.training.gasloc.flat import Layout
 from seedflood.training.gasloc.outer import Outer
 from seedflood.training.gasloc.worker import Worker
 
@@ -114,16 +113,12 @@ def _outer_tensors(outer: Outer) -> dict[str, Tensor]:
 
 def _identity(worker: Worker, outer: Outer) -> Facts:
     """Facts that must be equal for two workers to use each other's checkpoints."""
+    places = json.dumps([(place.name, place.start, list(place.shape)) for place in worker.flat.layout.places])
     return {
-        "layout": _layout_digest(worker.flat.layout),
+        "layout": hashlib.sha256(b"seedflood layout 1\0" + places.encode()).hexdigest(),
         "optimiser": worker.settings.optimiser,
         "outer": ",".join(sorted(_outer_tensors(outer))),
     }
-
-
-def _layout_digest(layout: Layout) -> str:
-    spelled = json.dumps([(place.name, place.start, list(place.shape)) for place in layout.places])
-    return hashlib.sha256(b"seedflood layout 1\0" + spelled.encode()).hexdigest()
 
 
 def _array(tensor: Tensor) -> NDArray[Any]:

@@ -60,7 +60,11 @@ class Outgoing:
 
     def read(self, offset: int, count: int) -> memoryview | bytes:
         """Up to `count` bytes from `offset` on. Within a piece in host memory they are not copied."""
-        parts = list(self._parts(offset, min(offset + count, self.size)))
+        end, parts = min(offset + count, self.size), []
+        while offset < end:
+            index, begin = divmod(offset, self.encoding.size(PIECE))
+            parts.append(_bytes(self._encoded(index))[begin : begin + end - offset])
+            offset += len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def told(self, index: int) -> Tensor:
@@ -73,13 +77,6 @@ class Outgoing:
         if self._residual_F is not None:
             self._residual_F[self.pieces[index]] = self._wanted(index).sub_(told_N)
             self._made = None
-
-    def _parts(self, offset: int, end: int) -> Iterator[memoryview]:
-        while offset < end:
-            index, begin = divmod(offset, self.encoding.size(PIECE))
-            data = _bytes(self._encoded(index))[begin : begin + end - offset]
-            yield data
-            offset += len(data)
 
     def _wanted(self, index: int) -> Tensor:
         """A new tensor: the numbers plus the residual."""

@@ -127,7 +127,11 @@ class Outer:
                 offer.settle(index, offer.told(index))
             self.values_F[part] += change_N
             phi_N += change_N
-        self._finish()
+        self.offer = None
+        self.round += 1
+        for scale, difference in self._late:
+            _add(scale, difference, self.anchor_F)
+        self._late.clear()
         apart, size = (math.sqrt(square) for square in squares.tolist())
         distance = apart / math.sqrt(len(terms)) / size if terms and size else 0.0
         return Mixed(len(terms), distance)
@@ -174,13 +178,6 @@ class Outer:
         momentum_N = (phi_N - self.previous_F[part]).mul_(self.settings.gamma)
         self.previous_F[part] = phi_N
         return momentum_N
-
-    def _finish(self) -> None:
-        self.offer = None
-        self.round += 1
-        for scale, difference in self._late:
-            _add(scale, difference, self.anchor_F)
-        self._late.clear()
 
 
 def _add(scale: float, difference: Difference, target_F: Tensor) -> None:

@@ -98,11 +98,9 @@ class Trainer:
     def beside(self, node: NodeSettings) -> "Trainer":
         """A trainer of another origin on the same replica, with rows of its own; for one process that is all
         origins."""
-        other = copy.copy(self)
+        other = self._on(load_rows(self.run, node, self.replica.base))
         other.node = node
-        other.task = load_rows(self.run, node, self.replica.base)
         other.task.drop_others()
-        other._early = {}
         other.rows = self.rows._replace(place=other.task.shard.index, shares=other.task.shard.count)
         return other
 
@@ -147,10 +145,13 @@ class Trainer:
         shard = Shard(rows.place, rows.shares)
         if shard not in self._others:
             self._others[shard] = self.task if shard == self.task.shard else self.task.of_shard(shard)
+        return self._on(self._others[shard]).measure(origin, step, count)
+
+    def _on(self, task: Task) -> "Trainer":
+        """The same trainer on other rows, for which nothing was written ahead."""
         other = copy.copy(self)
-        other.task = self._others[shard]
-        other._early = {}
-        return other.measure(origin, step, count)
+        other.task, other._early = task, {}
+        return other
 
     def rebuild(self, closed: Iterable[ClosedEpoch], pages: Iterable[Sequence[Update]]) -> None:
         """Makes the replica again, from the base model on. Whatever was wrong in its memory is gone, weights included.
