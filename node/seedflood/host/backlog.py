@@ -49,7 +49,6 @@ class Backlog:
 
     @property
     def is_large(self) -> bool:
-        """Is the group so large that it must end now?"""
         return len(self.bundles) >= GROUP_BUNDLES_MAX or self._bytes >= GROUP_BYTES_MAX
 
     @property
@@ -70,7 +69,6 @@ class Backlog:
             raise DiskFullError("the disk was full for too long; free some space and restart.")
 
     def clear(self) -> None:
-        """Forgets everything, because it was written."""
         self.members.clear()
         self.records.clear()
         self.bundles.clear()

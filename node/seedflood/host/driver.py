@@ -67,7 +67,6 @@ class Driver:
     # What happens
 
     def recall(self, members: Iterable[Member], records: Mapping[bytes, bytes]) -> None:
-        """Resumes from what the journal holds."""
         self.do(lambda now: self.node.recall(members, now, records))
         self.tick()
 
@@ -120,7 +119,6 @@ class Driver:
         """A pull has brought a part of a large item: the peer is still sending."""
 
     def leave(self) -> None:
-        """The operator wants us to go."""
         self.do(self.node.leave)
 
     def tick(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from seedflood import embedded
 from seedflood.config import ObjectiveSettings, RunSettings
-from seedflood.errors import DataError
+from seedflood.errors import DataError, ModelError
 from seedflood.training import randomness
 from seedflood.training.encoders import ENCODERS
 from seedflood.training.encoding import MARKS, Encoder
@@ -220,6 +220,8 @@ def make_task(
 
 
 def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format, vocabulary_size: float = math.inf) -> Encoder:
+    if tokenizer is None:
+        raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
     encoder = ENCODERS[type(form)](tokenizer, form, settings.max_length)
     encoder.vocabulary_size = vocabulary_size
     return encoder

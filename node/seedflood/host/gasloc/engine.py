@@ -50,10 +50,7 @@ _log = structlog.stdlib.get_logger("seedflood")
 async def open_gasloc(
     settings: Settings, identity: Identity, compute: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
 ) -> "GaslocEngine":
-    """Loads model and rows, opens journal and folders. Raises SeedfloodError.
-
-    undo: takes what must be closed if the daemon does not start.
-    """
+    """Loads model and rows, opens journal and folders. Raises SeedfloodError."""
     run, node = settings.run, settings.node
     trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
     _log.info("rows read", **trainer.task.facts)

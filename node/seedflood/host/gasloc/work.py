@@ -87,7 +87,6 @@ class Work:
     # To begin
 
     def _restore(self, needed: set[tuple[int, OriginId]]) -> Done:
-        """Loads the newest usable checkpoint."""
         self._kept.drop_others(needed)
         snapshot = self._snapshots.load_latest(self._is_usable)
         self._snapshots.set_aside()
@@ -146,7 +145,6 @@ class Work:
         return Done(None, [*_lost(len(found) - len(terms)), mixed])
 
     def _correct(self, order: orders.Correct) -> Done:
-        """Adds the part of an earlier round."""
         term = self._term(order.round, order.partner, order.weight)
         if term is not None:
             self._trainer.outer.correct(term)

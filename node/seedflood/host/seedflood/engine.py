@@ -62,10 +62,7 @@ _log = structlog.stdlib.get_logger("seedflood")
 async def open_seedflood(
     settings: Settings, identity: Identity, compute: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
 ) -> "SeedfloodEngine":
-    """Loads model and rows, opens the journal, and restores the weights. Raises SeedfloodError.
-
-    undo: takes what must be closed if the daemon does not start.
-    """
+    """Loads model and rows, opens the journal, and restores the weights. Raises SeedfloodError."""
     node, run = settings.node, settings.run
     trainer = await compute.run(lambda: Trainer(run, node))
     _log.info("rows read", **await compute.run(trainer.task.describe))

@@ -104,6 +104,11 @@ def payload_size(encoding: Encoding, numbers: int) -> int:
     return whole * encoding.size(PIECE) + encoding.size(rest)
 
 
+def stride(encoding: Encoding) -> int:
+    """The size in bytes of every piece of a payload but the last."""
+    return encoding.size(PIECE)
+
+
 def pieces_of(numbers: int) -> list[slice]:
     """The parts of a flat tensor that are encoded by themselves."""
     return [slice(start, min(start + PIECE, numbers)) for start in range(0, numbers, PIECE)]

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seedflood.errors import PeerError
-from seedflood.training.gasloc.encodings import ENCODINGS, PIECE, Encoding, EncodingName, payload_size, pieces_of
+from seedflood.training.gasloc.encodings import ENCODINGS, Encoding, EncodingName, payload_size, pieces_of, stride
 
 
 class Stored(Protocol):
@@ -62,7 +62,7 @@ class Outgoing:
         """Up to `count` bytes from `offset` on. Within a piece in host memory they are not copied."""
         end, parts = min(offset + count, self.size), []
         while offset < end:
-            index, begin = divmod(offset, self.encoding.size(PIECE))
+            index, begin = divmod(offset, stride(self.encoding))
             parts.append(_bytes(self._encoded(index))[begin : begin + end - offset])
             offset += len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -148,7 +148,7 @@ class Arrival:
     def _piece(self, index: int) -> Tensor:
         """The bytes of a piece. The last one is cached, because it is used right after its check."""
         if self._read is None or self._read[0] != index:
-            size = self.encoding.size(PIECE)
+            size = stride(self.encoding)
             self._read = index, torch.from_numpy(self._payload[index * size : (index + 1) * size])
         return self._read[1]
 
@@ -177,11 +177,12 @@ class KeptDifference:
 
     def __init__(self, difference_F: Stored, device: torch.device | str = "cpu") -> None:
         self._difference_F = difference_F
+        self._pieces = pieces_of(len(difference_F))
         self._device = device
 
     def piece(self, index: int) -> Tensor:
         """One piece, float32. Do not change it."""
-        return torch.from_numpy(self._difference_F[index * PIECE : (index + 1) * PIECE]).to(self._device)
+        return torch.from_numpy(self._difference_F[self._pieces[index]]).to(self._device)
 
 
 Difference = FreshDifference | KeptDifference

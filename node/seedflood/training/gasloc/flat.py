@@ -53,7 +53,6 @@ class Layout:
         return cls(tuple(places), decaying, end)
 
     def view(self, flat_F: Tensor, place: Slice) -> Tensor:
-        """A parameter in a flat tensor."""
         return flat_F[place.start : place.end].view(place.shape)
 
     def views(self, flat_F: Tensor) -> dict[str, Tensor]:

@@ -99,7 +99,6 @@ class PackedTask:
         return self.batch_size * (self.train_ST.shape[1] - 1)
 
     def batch(self, origin: int, step: int) -> MarkedBatch:
-        """The rows of an origin at a step."""
         rows = len(self.train_ST)
         places = range(step * self.batch_size, (step + 1) * self.batch_size)
         return text_batch(self.train_ST[[int(self._permutation(origin, one // rows)[one % rows]) for one in places]])

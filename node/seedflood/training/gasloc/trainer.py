@@ -98,12 +98,10 @@ class Trainer:
         """Nothing is left open at the end of a run."""
 
     def digest(self) -> bytes:
-        """A digest of the present parameters, 32 bytes."""
         flat = self.worker.flat
         return digest_weights(flat.layout.views(flat.values_F))
 
     def evaluate(self) -> Evaluation:
-        """Loss and perplexity of the present parameters."""
         return evaluate(self.worker.causal, self.task)
 
     def samples(self) -> list[Sample]:
@@ -111,12 +109,10 @@ class Trainer:
         return []
 
     def export(self, folder: Path, card: str) -> Path:
-        """Writes the present parameters as a Hugging Face folder with a model card."""
         return export_model(self.base, self.worker.flat.weights(), folder, card=card)
 
     @property
     def base_digest(self) -> bytes:
-        """32 bytes: of the weights before training."""
         return self.base.digest
 
     def count_rows(self) -> dict[str, int]:

@@ -99,7 +99,6 @@ class Worker:
         self.optimiser = OPTIMISERS[settings.optimiser](groups, lr=settings.learning_rate, **options)
 
     def take_steps(self, count: int) -> LocalSteps:
-        """Takes this many steps, one after the other."""
         begun = time.perf_counter()
         device = self.flat.values_F.device
         losses = torch.zeros(count, dtype=torch.float64, device=device)

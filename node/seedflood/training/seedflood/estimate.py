@@ -12,8 +12,8 @@ Shapes: P variants, K directions, S slots, F increments (subspace.py).
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -40,13 +40,15 @@ class Measurement:
     told: of a probe (loss, scalar): the scalar is alpha, a difference of losses over their distance, in units of 2^-20.
     Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was not
     finite; then zero is told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12, or
-    beyond the `clip` of the run.
+    beyond the `clip` of the run. figures, words: see `Gradient`.
     """
 
     told: Told
     loss: float
     is_finite: bool
     is_clipped: bool
+    figures: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 def to_fixed_point(alpha: float, limit: int = SCALAR_MAX) -> tuple[int, bool]:

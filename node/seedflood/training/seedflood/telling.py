@@ -64,9 +64,10 @@ def tell(telling: Coefficients, slopes: Gradient) -> Measurement:
     wanted_F = slopes.slope_F.to(torch.float64).numpy()
     if math.isfinite(slopes.loss) and bool(numpy.isfinite(wanted_F).all()):
         payload, is_clipped = quantise(telling, wanted_F, slopes.loss)
-        return Measurement(payload, slopes.loss, True, is_clipped)
+        return Measurement(payload, slopes.loss, True, is_clipped, slopes.figures, slopes.words)
     nothing, _ = quantise(telling, numpy.zeros_like(wanted_F))
-    return Measurement(nothing[:-LOSS_BYTES] + encode_loss(LOSS_MAX), slopes.loss, False, False)
+    told = nothing[:-LOSS_BYTES] + encode_loss(LOSS_MAX)
+    return Measurement(told, slopes.loss, False, False, slopes.figures, slopes.words)
 
 
 def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tuple[bytes, bool]:

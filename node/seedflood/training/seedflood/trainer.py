@@ -81,8 +81,6 @@ class Trainer:
         self._rate, self._factor = self.replica.learning_rate, factor_of(run)
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
-        self._shown: tuple[Mapping[str, float], Mapping[str, str]] = {}, {}
-        """Figures and words of the last batch."""
         self._early: dict[int, Texts] = {}
         """By the steps for which they were written."""
 
@@ -122,7 +120,8 @@ class Trainer:
             time.perf_counter() - begun + early_seconds,
             all(result.is_finite for result in measured),
             any(result.is_clipped for result in measured),
-            *self._shown,
+            measured[-1].figures,
+            measured[-1].words,
         )
 
     def write_ahead(self, origin: OriginId, after: int) -> bool:
@@ -205,7 +204,6 @@ class Trainer:
             slopes = measure_rewarded(self.replica, objective, batch, (origin, step), slopes_of, early)
         else:
             slopes = slopes_of(batch)
-        self._shown = slopes.figures, slopes.words
         return tell(self.telling, slopes)
 
     def complete(self) -> None:
@@ -221,7 +219,6 @@ class Trainer:
         return write_samples(self.replica.base, self.task)
 
     def digest(self) -> bytes:
-        """See `Replica.digest`."""
         return self.replica.digest()
 
     def export(self, folder: Path, card: str) -> Path:
