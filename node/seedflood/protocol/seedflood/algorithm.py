@@ -89,7 +89,7 @@ class SeedFlood(Algorithm):
             self.holdings, presence, admission, self._catchup, self.life, outbox, rules, self._may_apply_before
         )
         self.ends = self.exchange.ends
-        self.ending = Ending(self.origin, rules, patience, presence.membership, frontier)
+        self.ending = Ending(rules, patience, presence, self.holdings, self.exchange.donors, self.exchange.watch)
         members = presence.membership
         self._relaying = Relaying(self.holdings, self.exchange, self.ending, members) if is_relay else None
         self.windows = OpenWindows(rules, presence.membership, frontier, presence.liveness, presence.bound_seconds)
@@ -288,7 +288,7 @@ class SeedFlood(Algorithm):
         """Logs for whom we wait, if nothing has moved for a while."""
         found = self._blockers.note(now)
         if self._standstill.lasts((self.phase, self.step, bool(found)), now) and found and self._is_waiting():
-            facts = describe(found) | self.exchange.describe_missing(self.ending)
+            facts = describe(found) | self.ending.describe_missing()
             self._outbox.tell("waiting", "warning", step=self.step, **facts)
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
@@ -470,10 +470,13 @@ class SeedFlood(Algorithm):
                 ending.is_said = True
                 exchange.say_digests(STEP_MAX, is_complete=True)
             exchange.watch.take()
-        if ending.may_end(exchange.donors, exchange.watch, self.applied, exchange.linked, now=now):
+        if ending.may_end(now):
             self.life.enter(Phase.FINISHED)
-            exchange.tell_shortcomings(ending)
-            self.exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
+            if facts := ending.describe_missing():
+                self._outbox.tell("the run ends without some updates", "warning", **facts)
+            if exchange.watch.is_outdated:
+                self._outbox.tell("the run ends with a replica that is behind its journal", "error")
+            exchange.say_digests(STEP_MAX, is_complete=ending.is_complete)
             self._has_ended = True
             self._presence.declare(last_step=self._last_step())
             self._outbox.finish()

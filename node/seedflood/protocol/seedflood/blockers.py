@@ -146,9 +146,8 @@ class Blockers:
             return
         kinds: dict[OriginId, BlockerKind] = {}
         if is_patient:
-            linked = set(exchange.linked)
-            kinds |= dict.fromkeys(linked - exchange.agreed(), "agreement")
-            kinds |= dict.fromkeys(ending.away(linked), "away")
+            kinds |= dict.fromkeys(set(exchange.linked) - exchange.agreed(), "agreement")
+            kinds |= dict.fromkeys(ending.away(), "away")
         kinds |= dict.fromkeys(missing.keys() - {ours}, "last words")
         for origin in sorted(kinds, key=membership.name):
             step = missing[origin][0][0] if origin in missing else None

@@ -5,17 +5,18 @@ that it doubts. It does not wait for contradictions after that, which a liar cou
 journal for that reason, its log says so.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 
-from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.donors import Donors
+from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.graph import distances
-from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
+from seedflood.protocol.swarm.membership import NAMED_MAX
 from seedflood.protocol.swarm.messages import Member
+from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.view import stated_edges
 
@@ -25,19 +26,28 @@ class Ending:
     told that we need nothing more."""
 
     def __init__(
-        self, origin: OriginId, rules: Rules, patience: Patience, membership: Membership, frontier: Frontier
+        self,
+        rules: Rules,
+        patience: Patience,
+        presence: Presence,
+        holdings: Holdings,
+        donors: Donors,
+        watch: DigestWatch,
     ) -> None:
         self.steps = rules.steps
         self.since: float | None = None
         self.is_said = False
-        self._origin = origin
+        self._origin = presence.ours.origin
         self._rules = rules
         self._turns = rules.turns
         self._behind: OriginId | None = None
         """The origin of which `is_all_held` missed an update last."""
         self._patience = patience
-        self._membership = membership
-        self._frontier = frontier
+        self._membership = presence.membership
+        self._linked = presence.neighbours
+        self._frontier, self._applied = holdings.frontier, holdings.applied
+        self._donors = donors
+        self._watch = watch
 
     @property
     def is_complete(self) -> bool:
@@ -93,9 +103,9 @@ class Ending:
         last = self._turns.last(word.origin, end if word.last_step is None else word.last_step)
         return last if word.last_step is not None or last >= word.first_step else None
 
-    def describe_missing(self, here: Collection[OriginId]) -> dict[str, object]:
-        """Facts for the log: which steps of which origins are missing, and which hosts may hold them. here: ourselves
-        and our neighbours, who do not."""
+    def describe_missing(self) -> dict[str, object]:
+        """Facts for the log: without which steps of which origins the run cannot end, and which hosts may hold them:
+        neither we nor our neighbours do."""
         gaps, membership = self.missing(), self._membership
         if not gaps:
             return {}
@@ -107,11 +117,11 @@ class Ending:
         for origin in gaps:
             word = membership.spoken(origin)
             holders.update(word.neighbours if word is not None else ())
-        return {"missing": missing, "may_be_held_by": membership.names(holders - set(here))}
+        return {"missing": missing, "may_be_held_by": membership.names(holders - {*self._linked, self._origin})}
 
-    def away(self, linked: Collection[OriginId]) -> set[OriginId]:
+    def away(self) -> set[OriginId]:
         """The neighbours without a link that may need something of us. A relay needs nothing."""
-        away = self._membership.neighbours(self._origin).difference(linked)
+        away = self._membership.neighbours(self._origin).difference(self._linked)
         return {one for one in away if not self._is_relay(one)}
 
     def _has_only_ours(self, peer: OriginId) -> bool:
@@ -131,15 +141,7 @@ class Ending:
         """When patience ends; infinite if that has happened already or is far."""
         return self.patient_until if now < self.patient_until else _NEVER
 
-    def may_end(
-        self,
-        donors: Donors,
-        watch: DigestWatch,
-        applied: Frontier,
-        linked: Iterable[OriginId],
-        *,
-        now: float,
-    ) -> bool:
+    def may_end(self, now: float) -> bool:
         """May the run end here? As long as its patience lasts, a node waits until its neighbours hold the same with
         equal digests, none of them is away, and no doubt about its own replica is open. A relay has no digest but what
         hosts tell it, so of one that is linked with no other host none is wanted. If the run ends early, relays learn
@@ -150,13 +152,13 @@ class Ending:
         """
         if now >= self.patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self.steps)
-            return is_enough and watch.is_settled(self.patient_until)
-        linked, digest = set(linked), applied.digest()
-        asked = {one for one in linked if self.steps == self._rules.steps or not self._is_relay(one)}
+            return is_enough and self._watch.is_settled(self.patient_until)
+        watch, digest = self._watch, self._applied.digest()
+        asked = {one for one in self._linked if self.steps == self._rules.steps or not self._is_relay(one)}
         is_sure = watch.is_current and not watch.is_doubted
-        is_held = all(donors.agrees(peer, self._frontier) for peer in asked)
+        is_held = all(self._donors.agrees(peer, self._frontier) for peer in asked)
         is_agreed = is_held and all(watch.is_equal_at(peer, digest) or self._has_only_ours(peer) for peer in asked)
-        return is_sure and is_agreed and not self.away(linked) and self.holds_everything()
+        return is_sure and is_agreed and not self.away() and self.holds_everything()
 
 
 _NEVER = float("inf")

@@ -9,7 +9,6 @@ from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
 from seedflood.protocol.seedflood.donors import Donors
-from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.ends import Ends
 from seedflood.protocol.seedflood.epochs import sum_bytes_max
 from seedflood.protocol.seedflood.holdings import Holdings
@@ -148,17 +147,6 @@ class Exchange:
         digest."""
         frontier, digest = self._holdings.frontier, self._holdings.applied.digest()
         return {p for p in self.linked if self.donors.agrees(p, frontier) and self.watch.is_equal_at(p, digest)}
-
-    def describe_missing(self, ending: Ending) -> dict[str, object]:
-        """Facts for the log: without which updates a run cannot end, and who may have them."""
-        return ending.describe_missing({*self.linked, self._presence.ours.origin})
-
-    def tell_shortcomings(self, ending: Ending) -> None:
-        """Logs what is missing at the end of a run, or wrong with our replica."""
-        if facts := self.describe_missing(ending):
-            self._outbox.tell("the run ends without some updates", "warning", **facts)
-        if self.watch.is_outdated:
-            self._outbox.tell("the run ends with a replica that is behind its journal", "error")
 
     def digested(self, said: ReplicaDigest, now: float) -> None:
         """Our own digest was taken."""
