@@ -310,9 +310,8 @@ class Gasloc(Algorithm):
             self.round = max(self.round, min(self.fetch.round, reached + 1), reached)  # a donor may overstate its round
             self._begin(now)
             return
-        has_waited = self.agreement.has_result or self.joining.has_waited(
-            now
-        )  # who has the replica of the end needs nobody
+        # who has the replica of the end needs nobody
+        has_waited = self.agreement.has_result or self.joining.has_waited(now)
         if self.fetch.is_under_way or (has_waited and self.joining.is_copy_needed()):
             self.fetch.advance(self.talk.donors(), now)
             if self.joining.is_forsaken(now):
@@ -325,14 +324,6 @@ class Gasloc(Algorithm):
     def _has_ended(self) -> bool:
         """Is the run over for most of the others?"""
         return self.talk.swarm_round() >= self._rules.rounds
-
-    @property
-    def _first_step(self) -> int:
-        """From which step on we take part. Who had left before the end does so from the last step on at the latest, to
-        which the closing rounds belong: else nobody would wait for it."""
-        word = self._presence.membership.spoken(self._presence.ours.origin)
-        has_left_early = word is not None and word.has_left and not self.has_ended(word)
-        return min(self.step, self._rules.steps - 1) if has_left_early else self.step
 
     def _begin(self, now: float) -> None:
         """Takes part, beginning with a round for which no past life of ours has offered anything."""
@@ -347,8 +338,10 @@ class Gasloc(Algorithm):
             word = self._presence.membership.spoken(self._presence.ours.origin)
             if word is not None and self.has_ended(word):  # it may come to hold another replica than it stated
                 self._presence.go_on(word)
+            elif word is not None and word.has_left:  # the closing rounds belong to the last step: else nobody waits
+                self._presence.take_part(min(self.step, self._rules.steps - 1))
             else:
-                self._presence.take_part(self._first_step)
+                self._presence.take_part(self.step)
         self._outbox.tell("takes part", round=self.round)
         self._begin_round(self.round, now, stands=stands)
 
@@ -391,16 +384,14 @@ class Gasloc(Algorithm):
         if self._rules.is_closing(self.round) and self._closing_end is None:
             if self.agreement.wait.lasts(self._rules.training_rounds, self._now):
                 return
-            self._closing_end = self._rules.training_rounds + self._count_closing_rounds()
+            graph = known_graph(self._presence.membership)
+            swarm = set(distances(graph, self._presence.ours.origin))
+            self._closing_end = self._rules.training_rounds + closing_rounds(graph, swarm)
             if self.round >= self._closing_end:
                 self._begin_round(self.round, self._now)
                 return
         self.is_computing = True
         self._outbox.order(Encode(self.round, self._rules.encoding_of(self.round)))
-
-    def _count_closing_rounds(self) -> int:
-        graph, us = known_graph(self._presence.membership), self._presence.ours.origin
-        return closing_rounds(graph, set(distances(graph, us)))
 
     def _go_on(self, now: float) -> None:
         """Goes on to the next round if the exchange is over, or can no longer take place."""

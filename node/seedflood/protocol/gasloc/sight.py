@@ -39,7 +39,7 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
 
 
 def words_of(node: "Gasloc", membership: Membership, ours: OriginId) -> dict[str, str]:
-    matched = [a if b == ours else b for a, b in node.exchange.pairs if ours in (a, b)]
+    matched = [a if b == ours else b for a, b in node.exchange.pairs]
     told: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
     told["unequal_to"] = node.agreement.choice.unequal()
     return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in told.items()}
