@@ -99,6 +99,23 @@ def test_a_chat_prompt_goes_through_the_template():
         assert write_on(base, PROMPT, Wish(6, is_chat=True), lambda _: None) == greedy(causal, told, 6)
 
 
+def test_a_turn_of_a_chat_ends_where_the_template_ends_it():
+    """Also if the model ends texts by another token, as those that were not made for chats."""
+    base, causal = base_of("llama", False)
+    tokenizer = base.tokenizer
+    with torch.inference_mode():
+        told = greedy(causal, tokenizer(PROMPT)["input_ids"], 12)
+    end = told[3]
+    tokenizer.add_tokens([f"word-{number}" for number in range(len(tokenizer), end)])
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|turn|>"]})
+    assert tokenizer.convert_tokens_to_ids("<|turn|>") == end
+    tokenizer.chat_template = (
+        "{% for one in messages %}{{ one.content }}{% if one.role == 'assistant' %}<|turn|>{% endif %}{% endfor %}"
+    )
+    assert write_on(base, PROMPT, Wish(12, is_chat=True), lambda _: None) == told[: told.index(end) + 1]
+    assert write_on(base, PROMPT, Wish(12), lambda _: None) == told
+
+
 def test_a_chat_prompt_has_the_date_that_chats_are_learned_with():
     base, causal = base_of("llama", False)
     base.tokenizer.chat_template = (

@@ -195,7 +195,8 @@ def local(
             typer.echo(f"The model is in {export}.")
         if folder is not None:
             node = folder / "node-1" / "peers.toml"
-            typer.echo(f"To see what it says: {typed('seedflood')} generate --peers {node} PROMPT")
+            words = "--chat PROMPT" if flags["run"]["objective"].get("task") == "chat" else "PROMPT"
+            typer.echo(f"To see what it says: {typed('seedflood')} generate --peers {node} {words}")
     if not is_sound(result):
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 

@@ -56,8 +56,19 @@ def ask(tokenizer: Any, messages: Sequence[Message]) -> str:
     )
 
 
+def end_tokens(tokenizer: Any) -> list[int]:
+    """The tokens with which its template ends an answer; none if that cannot be told."""
+    try:
+        return sorted(map(tokenizer.convert_tokens_to_ids, ChatEncoder(tokenizer, ChatFormat(), 1).ends))
+    except ModelError:
+        return []
+
+
 class ChatEncoder(MarkedEncoder):
-    """Chats by the template of the model's tokenizer. Raises ModelError if it has none."""
+    """Chats by the template of the model's tokenizer. Raises ModelError if it has none.
+
+    ends: the tokens with which it ends an answer, in the middle or at the end of a chat.
+    """
 
     has_own_beginning = True
     besides = ("tools",)
@@ -71,7 +82,8 @@ class ChatEncoder(MarkedEncoder):
             )
         self.columns = ()
         self.form, self.label_column = form, form.label_column
-        self._prompt, self._ends = self._learn_template()
+        self._prompt, self.ends = self._learn_template()
+        self._ends = re.compile(r"\s*" + _one_of(self.ends))
 
     def mark(self, row: Row) -> Marked:
         messages, tools = self._messages(row), _tools(row)
@@ -140,9 +152,8 @@ class ChatEncoder(MarkedEncoder):
         (text,), marks = written
         return text, marks[0] if has_marks else None
 
-    def _learn_template(self) -> tuple[str, re.Pattern[str]]:
-        """What the template puts before an answer, and a pattern of the tokens with which it ends one, in the middle or
-        at the end of a chat. Raises ModelError."""
+    def _learn_template(self) -> tuple[str, set[str]]:
+        """What the template puts before an answer, and `ends`. Raises ModelError."""
         question, answer = {"role": "user", "content": "x"}, {"role": "assistant", "content": SENTINEL}
         try:
             asked, asking = (self._render([question], is_asking=one)[0] for one in (False, True))
@@ -154,7 +165,7 @@ class ChatEncoder(MarkedEncoder):
         tokens = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
         special = re.compile(r"\s*" + _one_of(tokens))
         ends = {found[1] for text in (middle, end) if (found := special.match(text)) is not None}
-        return asking[_alike(asked, asking) :], re.compile(r"\s*" + _one_of(ends))
+        return asking[_alike(asked, asking) :], ends
 
     def _find(self, row: Row, messages: list[Message], tools: Any, index: int, text: str, begin: int) -> Span:
         """Where a turn of the assistant stands in the text of a chat. begin: where the one before it ends. Raises

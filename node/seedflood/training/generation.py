@@ -8,7 +8,7 @@ import torch
 from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
-from seedflood.training.chat import ask
+from seedflood.training.chat import ChatEncoder, ask, end_tokens
 from seedflood.training.encoding import end_of
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.language_modelling import MarkedExample
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 class Wish:
     """How to generate. tokens_max: of new tokens; the positions of the model may allow fewer. temperature: 0 takes the
     most likely token. seed: of the draws; None: another one each time. is_chat: the prompt is what a user says to the
-    model, in the tokenizer's template. seconds_max: None: as long as it takes."""
+    model, in the tokenizer's template, and its turn is written alone. seconds_max: None: as long as it takes."""
 
     tokens_max: int
     temperature: float = 0.0
@@ -56,7 +56,8 @@ def write_samples(base: BaseModel, task: Task) -> list[Sample]:
             for one, right, answer in zip(asked, wanted, answers, strict=True)
         ]
     examples = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, MarkedExample)]
-    wish, samples = Wish(SAMPLE_TOKENS, seconds_max=SAMPLE_SECONDS), []
+    is_chat, samples = isinstance(task.encoder, ChatEncoder), []
+    wish = Wish(SAMPLE_TOKENS, is_chat=is_chat, seconds_max=SAMPLE_SECONDS)
     for example in examples:
         begin = example.is_trained.index(True)
         end = begin + (*example.is_trained[begin:], False).index(False)
@@ -106,18 +107,20 @@ class _Streamer(TextStreamer):
 
 
 def _config(base: BaseModel, wish: Wish, room: int) -> GenerationConfig:
-    """Plain sampling, whatever the folder of the model recommends; where texts end is the model's own."""
+    """Plain sampling, whatever the folder of the model recommends; where texts end is the model's own, and turns of a
+    chat where the template ends them: models that were not made for chats end texts by another token."""
     own, tokenizer = base.model.generation_config, base.tokenizer
     end = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
-    first_end = end[0] if isinstance(end, list) else end
+    own_ends = end if isinstance(end, list) else [] if end is None else [end]
+    ends = [*own_ends, *(end_tokens(tokenizer) if wish.is_chat else ())]
     drawn = {"temperature": wish.temperature, "top_k": 0, "top_p": 1.0} if wish.temperature > 0 else {}
     return GenerationConfig(  # type: ignore[no-untyped-call]
         max_new_tokens=room,
         max_time=wish.seconds_max,
         do_sample=wish.temperature > 0,
         use_cache=True,
-        eos_token_id=end,
-        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else first_end,
+        eos_token_id=ends or None,
+        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else next(iter(ends), None),
         **drawn,
     )
 

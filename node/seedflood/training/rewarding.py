@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seedflood.errors import ModelError
-from seedflood.training.chat import ask, read_message
+from seedflood.training.chat import ask, end_tokens, read_message
 from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import RewardFormat, fields_of
 from seedflood.training.hub import first_line
@@ -43,7 +43,7 @@ class RewardEncoder(Encoder):
         def decode(tokens: Sequence[int]) -> str:
             return str(tokenizer.decode(tokens, skip_special_tokens=True))
 
-        ends = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+        ends = {*end_tokens(tokenizer), tokenizer.eos_token_id}
         return Writer(decode, ends, self.pad_token, said.group, said.max_new_tokens, said.temperature)
 
     def label(self, row: Row) -> int:
