@@ -32,6 +32,23 @@ def run(monkeypatch, capsys, entry, *arguments):
 
 
 @pytest.mark.parametrize("entry", [cli.main, cli.node_main])
+def test_who_presses_ctrl_c_while_modules_are_read_sees_a_sentence(monkeypatch, capsys, entry):
+    class Interrupted:
+        @staticmethod
+        def find_spec(name, *_):
+            if name == "seedflood.cli.commands":
+                raise KeyboardInterrupt
+
+    monkeypatch.delattr("seedflood.cli.commands", raising=False)
+    monkeypatch.delitem(sys.modules, "seedflood.cli.commands", raising=False)
+    monkeypatch.setattr("sys.meta_path", [Interrupted, *sys.meta_path])
+    code, _, errors = run(monkeypatch, capsys, entry)
+    assert code == ExitCode.TRY_AGAIN
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("entry", [cli.main, cli.node_main])
 def test_help_names_the_exit_codes(monkeypatch, capsys, entry):
     code, out, _ = run(monkeypatch, capsys, entry, "--help")
     assert code == 0

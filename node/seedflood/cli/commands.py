@@ -10,7 +10,6 @@ import typer
 from seedflood import VERSION
 from seedflood.cli.continuing import continue_run
 from seedflood.cli.diagnosing import doctor
-from seedflood.cli.faults import run_command
 from seedflood.cli.founding import init, invite, join, keygen
 from seedflood.cli.learned import evaluate, export, generate, replay
 from seedflood.cli.options import (
@@ -244,13 +243,3 @@ def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, 
 @app.callback()
 def _describe(_version: VersionOption = None) -> None:
     pass
-
-
-def main() -> None:
-    """`seedflood`."""
-    run_command(app, "seedflood")
-
-
-def node_main() -> None:
-    """`seedflood-node`."""
-    run_command(node_app, "seedflood-node")

@@ -17,7 +17,7 @@ import signal
 import sys
 from typing import Any
 
-from seedflood.cli.commands import node_main
+from seedflood.cli import node_main
 from seedflood.host import garbage
 
 
@@ -49,6 +49,7 @@ def main() -> None:
 
 
 def _import_all() -> None:
+    import seedflood.cli.commands
     import seedflood.host.process  # noqa: F401  # seconds, and so is what follows
     from seedflood.training.models import import_families
 
