@@ -157,7 +157,8 @@ def test_a_split_that_is_named_is_evaluated_whole(monkeypatch, capsys, tmp_path,
         (tmp_path / f"{split}.jsonl").write_text("".join(texts))
     options = "--model", "embedded", "--task", "lm", "--data", f"{tmp_path}{data}"
     code, out, _ = run_command(monkeypatch, capsys, "evaluate", *options, "--json")
-    assert (code, json.loads(out)["rows"]) == (0, rows)
+    facts = json.loads(out)
+    assert (code, facts["rows"], facts["data"]) == (0, rows, f"{tmp_path}{data}")
 
 
 @pytest.mark.parametrize("kind", ["output", "adapter"])

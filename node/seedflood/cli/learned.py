@@ -102,7 +102,7 @@ def evaluate(
     with announced(f"evaluating {model or settings.node.name}"):
         result, steps = evaluate_any(settings, has_state=has_state, file=file, adapter=adapter, read_as=read_as.run)
     of_adapter = {} if adapter is None else {"adapter": str(adapter)}
-    told = of_adapter | ({} if file is None else {"data": data}) | ({} if steps is None else {"steps": steps})
+    told = of_adapter | ({} if data is None else {"data": data}) | ({} if steps is None else {"steps": steps})
     facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), **result.counts()}
     show_facts(facts, as_json=as_json)
 

@@ -88,16 +88,6 @@ class Pending:
             waited_seconds=now - window.opened_at,
         )
 
-    def _take(self, last: int, keep: int = 0) -> list[Bundle]:
-        """Takes the bundles up to this last step, the oldest first, as long as more than `keep` are left."""
-        taken: list[Bundle] = []
-        while self._lasts and self._lasts[0] <= last and self._count > keep:
-            bundles = self._by_last.pop(heappop(self._lasts))
-            self._count -= len(bundles)
-            taken += bundles
-        self._note(taken)
-        return taken
-
     def drop(self, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
         """Takes all bundles that are meant, which are applied outside of any window, as a part of a sum, or not at all.
         Looks at every one."""
@@ -111,6 +101,16 @@ class Pending:
         self.add(rest)
         self._note(meant)
         return meant
+
+    def _take(self, last: int, keep: int = 0) -> list[Bundle]:
+        """Takes the bundles up to this last step, the oldest first, as long as more than `keep` are left."""
+        taken: list[Bundle] = []
+        while self._lasts and self._lasts[0] <= last and self._count > keep:
+            bundles = self._by_last.pop(heappop(self._lasts))
+            self._count -= len(bundles)
+            taken += bundles
+        self._note(taken)
+        return taken
 
     def _note(self, taken: Iterable[Bundle]) -> None:
         for bundle in taken:

@@ -304,7 +304,7 @@ class Membership:
         """
         if self._diameter is None:
             links = list(self._linked())
-            self._diameter = diameter(self._numbered(links)) or len(links) - 1 if links else 1
+            self._diameter = (diameter(self._numbered(links)) or len(links) - 1) if links else 1
         return self._diameter
 
     def cut_vertices(self) -> tuple[OriginId, ...]:

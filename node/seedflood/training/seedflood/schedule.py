@@ -6,7 +6,7 @@ go grows with their root. A constant rate shakes a model that has nothing left t
 as the run lasts. (A cosine to zero at the end was an option: better in 48 steps, worse in 30,000; see `rates`.)
 
 By reward it is constant: what is right teaches nothing, so the noise falls by itself (two-digit addition at rank 32:
-0.740 after 240 steps, and 0.724 with root; 25 November).
+0.740 after 240 steps, and 0.724 with root).
 
 The factor is a pure function of the step, in units of 2^-16, and computed with integers alone. So told integers can be
 scaled one by one, before anything is added up: c becomes round(c factor 2^-16), and sums do not depend on the order.
