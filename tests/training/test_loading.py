@@ -2,7 +2,9 @@ import shutil
 
 import datasets
 import pytest
+from marked_texts import tokenizer_of
 from reference import VOCABULARY, tiny_base, tiny_settings
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
@@ -11,7 +13,7 @@ from seedflood.training.evaluation import evaluate
 from seedflood.training.files import read_file
 from seedflood.training.guessing import guess_objective
 from seedflood.training.loading import load_base, load_rows
-from seedflood.training.models import digest_model, load_model, with_tokens
+from seedflood.training.models import digest_model, export_model, load_model, with_tokens
 from seedflood.training.tasks import task_of_rows
 
 RUN = RunSettings.of(model="embedded", task="embedded")
@@ -42,6 +44,26 @@ def test_a_host_whose_tokenizer_makes_other_tokens_has_another_base_model(offlin
     other, base = (load_base(RUN, NodeSettings(device="cpu", model_path=one)) for one in (tmp_path / "model", None))
     assert digest_model(other.model) == digest_model(base.model)
     assert other.digest != base.digest
+
+
+TURNS = (
+    "{% for one in messages %}{{ one.role }}: {{ one.content }}"
+    "{% if one.role == 'assistant' %}<|im_end|>{% endif %}\n{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(("task", "ends"), [("chat", ["</s>", "<|im_end|>"]), ("lm", ["</s>"])])
+def test_a_model_that_learned_chats_is_exported_with_the_end_of_their_turns(tmp_path, task, ends):
+    """Else servers go on beyond an answer: a model that was not made for chats ends its texts by another token."""
+    tokenizer = tokenizer_of(TURNS)
+    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(**shape, vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
+    for one in (LlamaForCausalLM(config), tokenizer):
+        one.save_pretrained(tmp_path / "base")
+    base = load_base(RunSettings.of(model=str(tmp_path / "base"), task=task), NodeSettings(device="cpu"))
+    export_model(base, dict(base.model.state_dict()), tmp_path / "learned")
+    told = GenerationConfig.from_pretrained(tmp_path / "learned").eos_token_id
+    assert sorted(told if isinstance(told, list) else [told]) == sorted(tokenizer.convert_tokens_to_ids(ends))
 
 
 def test_the_embedded_task_may_have_other_rows_from_a_folder(offline, tmp_path):

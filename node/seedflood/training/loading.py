@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from seedflood.config import NodeSettings, RunSettings, check_code
+from seedflood.training.chat import end_tokens
 from seedflood.training.models import BaseModel, load_model, with_tokens
 from seedflood.training.tasks import Task, load_task
 
@@ -19,6 +20,9 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
     base = load_model(name, device=device, dtype=dtype, adapter=adapter)
     base.digest = with_tokens(base.digest, base.tokenizer)
+    if run.objective.task == "chat":  # whoever loads an export ends texts by this, too
+        ends = base.causal.ends or {base.tokenizer.eos_token_id}
+        base.model.generation_config.eos_token_id = sorted(ends.union(end_tokens(base.tokenizer)) - {None}) or None
     return base
 
 
