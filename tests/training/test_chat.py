@@ -268,6 +268,14 @@ def test_messages_may_be_told_in_other_ways(given):
     assert marked("plain", given) == "User: 2+2?\nAssistant: ⟦4.⟧\n"
 
 
+def test_an_answer_that_is_empty_may_be_left_out_and_one_of_reasoning_alone_is_learned():
+    """What comes with it is for the template."""
+    given = [says("user", "a"), says("assistant", "", weight=0), says("user", "b"), says("assistant", "c")]
+    assert marked("qwen2", given).endswith("⟦c<|im_end|>⟧\n")
+    given = [says("user", "a"), says("assistant", "", reasoning_content="Why?")]
+    assert marked("qwen3", given).endswith("⟦<think>\nWhy?\n</think>\n\n<|im_end|>⟧\n")
+
+
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
@@ -280,6 +288,8 @@ def test_messages_may_be_told_in_other_ways(given):
         ([says("user", "a"), {"role": "assistant"}], "a message has no role, or no text"),
         ([says("user", "a"), says("assistant", [{"type": "image"}])], "a message has no role, or no text"),
         ([{"content": "a"}], "a message has no role"),
+        ([says("user", "a"), says("assistant", " ")], r"the assistant's turn \(message 2\) is empty"),
+        ([*CHAT, says("user", "a"), says("assistant", "", name="x")], r"the assistant's turn \(message 7\) is empty"),
         ([says("assistant", "a"), says("user", "b")], r"refuses the chat \(Conversation roles must alternate"),
     ],
 )

@@ -123,6 +123,8 @@ class ChatEncoder(MarkedEncoder):
             raise row.error(
                 f"the assistant says nothing in this chat (roles: {roles}), or nothing with a weight: remove the row."
             )
+        if empty := [k for k, one in enumerate(messages, 1) if _is_learned(one) and _is_empty(one)]:
+            raise row.error(f"the assistant's turn (message {empty[0]}) is empty: remove the row, or give it weight 0.")
         return messages
 
     def _write(self, row: Row, messages: list[Message], tools: Any) -> tuple[str, list[Span] | None]:
@@ -286,6 +288,12 @@ def _read_call(row: Row, given: Any) -> Message:
 def _is_learned(message: Message) -> bool:
     """OpenAI's files give weight 0 to answers that only stand there for what follows."""
     return bool(message["role"] == "assistant" and message.get("weight", 1) != 0)
+
+
+def _is_empty(message: Message) -> bool:
+    """Some templates write calls and reasoning, which stand beside the content."""
+    beside = message.keys() - {"role", "content", "name", "weight"}
+    return not (message["content"].strip() or any(map(message.get, beside)))
 
 
 def _tools(row: Row) -> Any:
