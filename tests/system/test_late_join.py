@@ -26,7 +26,7 @@ PART_BYTES = 1 << 20
 
 
 def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
-    steps = 700
+    steps = 450
     run = {"steps": steps, "window": "bounded", "refresh_period": 50, "clients": 4}
     made = hosts.make(4, ring(4), run, {"patience_seconds": 1.0})
     for host in made[:3]:

@@ -157,7 +157,7 @@ def test_who_has_trained_in_a_run_is_no_relay_in_it(hosts: Hosts):
 def test_two_hosts_behind_nat_and_a_relay_end_a_run_with_one_digest(hosts: Hosts, nat: Network):
     where = nat.attach(0)
     homes = (nat.attach_behind_nat(0), nat.attach_behind_nat(1, mtu=OVERLAY_MTU))
-    swarm = Swarm(hosts, [where], homes, listen=f"0.0.0.0:{PORT}", steps=1000)
+    swarm = Swarm(hosts, [where], homes, listen=f"0.0.0.0:{PORT}", steps=300)
     swarm.hosts[0].wait_for("progress", step=10)
     swarm.told_by_peers(
         swarm.hosts[0],
@@ -191,7 +191,7 @@ def test_the_readmes_two_laptops_and_a_small_server_end_with_one_digest(hosts: H
 
 def test_of_two_relays_one_may_be_killed_and_nobody_loses_ten_seconds(hosts: Hosts, nat: Network):
     relays = [nat.attach(0), nat.attach(1)]
-    swarm = Swarm(hosts, relays, (nat.attach_behind_nat(0), nat.attach_behind_nat(1)), steps=1000)
+    swarm = Swarm(hosts, relays, (nat.attach_behind_nat(0), nat.attach_behind_nat(1)), steps=500)
     host = swarm.hosts[0]
     step = host.wait_for("progress", step=50)["step"]
     told = swarm.told_by_peers(
