@@ -219,6 +219,7 @@ async def test_an_older_incarnation_hears_of_the_newer_one_before_it_is_refused(
     old = await make_node("a", incarnation=1).start(b)
     await old.until(lambda: ("connected", b.origin) in [call[:2] for call in old.calls])
     await old.until(lambda: "disconnected" in [call[0] for call in old.calls])
+    assert ("disconnected", b.origin, "already exists: there is a link with a already") in old.calls
     assert [call[:2] for call in b.calls] == [("connected", new.origin)]
 
 
@@ -253,6 +254,26 @@ async def test_dialling_goes_on_until_the_peer_is_there(make_node) -> None:
     assert sleeps[:8] == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.1, 0.1]
     again = await make_node("b", listen=f"127.0.0.1:{port}").start()
     await a.until(lambda: again.origin in a.linked)
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        (
+            "errors resolving a:1: [field:hostname lookup error:address lookup failed for a:1: Domain name not found]",
+            "Domain name not found",
+        ),
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv6:%5B::1%5D:1: Connection refused",
+            "Connection refused",
+        ),
+    ],
+)
+def test_why_an_address_cannot_be_reached_is_the_last_cause_alone(details: str, told: str) -> None:
+    none = grpc.aio.Metadata()
+    assert (
+        links._details(grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, details), is_secure=True) == told
+    )
 
 
 async def test_an_address_taken_out_of_the_list_loses_its_link(make_node) -> None:

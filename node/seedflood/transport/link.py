@@ -25,13 +25,13 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import FrontierDigest, Standing, Updates, count_updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message, Opaque
+from seedflood.transport import refusal
 from seedflood.transport.answer import EPOCH_BYTES_MAX, Answering, Assembly
 from seedflood.transport.budget import Budgets, Use, costs_of
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, Seen, decode
 from seedflood.transport.counters import LinkCounters
 from seedflood.transport.owner import Owner
 from seedflood.transport.queue import SendQueue
-from seedflood.transport.refusal import TEXT_CHARACTERS_MAX
 from seedflood.transport.server import Stream
 from seedflood.transport.texts import plain
 
@@ -412,5 +412,7 @@ class Link:
 
 def _why(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name.lower().replace('_', ' ')}: {plain(str(error.details()), TEXT_CHARACTERS_MAX)}"
+        facts = refusal.parse(error.details()) or {"message": error.details()}
+        text = plain(str(facts.get("message")), refusal.TEXT_CHARACTERS_MAX)
+        return f"{error.code().name.lower().replace('_', ' ')}: {text}"
     return f"broken: {error}" if str(error) else "broken"

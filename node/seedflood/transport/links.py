@@ -459,7 +459,8 @@ async def _leave(last: Hello, stream: Stream) -> None:
 def _details(error: BaseException, is_secure: bool) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         facts, details = refusal.parse(error.details()), str(error.details())
-        text = str(facts.get("message")) if facts else advice(details, is_secure) or details.rpartition(": ")[2]
+        last = details.rpartition(": ")[2].rstrip("]")  # gRPC puts causes in brackets
+        text = str(facts.get("message")) if facts else advice(details, is_secure) or last
         return plain(text, refusal.TEXT_CHARACTERS_MAX)
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 
