@@ -1,6 +1,7 @@
 """Settings: layers, and one sentence for every fault."""
 
 import contextlib
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from seedflood.config import (
     load_course,
     load_settings,
 )
+from seedflood.config.tables import spell
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.offline.exporting import export_model
 from seedflood.training.card import Learned, model_card
@@ -211,6 +213,9 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),
         ('[[peers]]\naddress = "host:99999"\n', ["host:99999", "host:port"]),
         ("[[peers]]\n", ["[peers]", '"address"']),
+        ('[[peers]]\nadress = "10.0.0.2:7070"\n', ['[peers] has no key "adress"', 'did you mean "address"']),
+        ('[[peers]]\naddress = "::1:7070"\n', ['"::1:7070"', '"[fd00::2]:7070"']),
+        ('[node]\nname = "a b"\n', ['[node] "name"', "letters, digits", "it is 'a b'"]),
         ('[node]\nlisten = "upnp:0"\n', ['"upnp:0" names no port', '"upnp:7070"']),
         ('[node]\nlisten = "upnp"\n', ['"upnp"', "host:port"]),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
@@ -410,3 +415,8 @@ def test_the_base_model_is_no_place_for_an_export(write, tmp_path):
     with pytest.raises(ConfigError, match="export to another folder"):
         export_model(settings, path.parent / "base")
     assert (path.parent / "base" / "config.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e-05, 0.1, 3, True, 'a "b"', ["a", "b"]])
+def test_a_value_that_is_spelled_as_toml_is_read_as_it_was(value):
+    assert repr(tomllib.loads(spell({"run": {"key": value}}))["run"]["key"]) == repr(value)

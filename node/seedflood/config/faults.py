@@ -10,7 +10,8 @@ from seedflood.config.settings import SECTIONS, Settings
 
 def first_sentence(error: ValidationError, source: str, within: tuple[str, ...] = ()) -> str:
     """within: the table that was read."""
-    fault = error.errors(include_url=False)[0]
+    faults = error.errors(include_url=False)  # a key that is misspelled is missing, too
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
     parts = [part for part in (*within, *fault["loc"]) if isinstance(part, str)]
     table, key = _divide(parts)
     where = (f"[{table}]" if table else "settings") + (f' "{key}"' if key else "") + ": " if parts else ""

@@ -22,7 +22,7 @@ def check_address(value: str) -> str:
     """Returns the address if it is "host:port" or "[v6]:port"; raises ValueError otherwise."""
     match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", value)
     if not match or int(match[2]) > 65535:
-        raise ValueError(f'"{value}" is no address; write "host:port", for example "10.0.0.2:7070"')
+        raise ValueError(f'"{value}" is no address; write "host:port", as "10.0.0.2:7070" or "[fd00::2]:7070"')
     return value
 
 

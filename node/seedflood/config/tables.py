@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from seedflood.protocol.origin import NAME_PATTERN
 
@@ -16,7 +16,13 @@ def _check_key(value: str) -> str:
     return value
 
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+def _check_name(value: str) -> str:
+    if re.fullmatch(NAME_PATTERN, value) is None:
+        raise ValueError('letters, digits, ".", "_" and "-" make a name, 63 at most, and a letter or digit begins it')
+    return value
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
 PublicKey = Annotated[str, AfterValidator(_check_key)]
 
 Tables = Mapping[str, Any]
@@ -81,4 +87,4 @@ def _spell(name: str, table: Tables) -> str:
 
 def spell_value(value: Any) -> str:
     """A value as TOML: text, numbers, booleans and lists of them are spelled as in JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)  # nan, where JSON has NaN
