@@ -8,6 +8,7 @@ from tokenizers import processors
 from torch.nn import functional
 from transformers import AutoTokenizer
 
+from seedflood.cluster.display import understood
 from seedflood.errors import DataError
 from seedflood.training.causal import CausalModel
 from seedflood.training.completions import CompletionEncoder
@@ -33,6 +34,14 @@ def shown(encoder, **columns):
 
 def test_what_follows_the_prompt_is_learned_and_the_end_of_the_text():
     assert shown(encoder_of(), prompt="2+2= ", completion="4") == "2+2= ⟦4</s>⟧"
+
+
+def test_of_a_tokenizer_without_an_end_of_texts_it_is_told_that_a_model_learns_none():
+    encoder = encoder_of()
+    assert not encoder.is_endless
+    encoder.tokenizer.eos_token = None
+    task = make_task(tiny_settings(task="completion"), encoder.tokenizer, CompletionFormat(), ROWS, ROWS)
+    assert "will not learn to end a text" in understood(task.describe())
 
 
 def test_a_token_on_both_sides_of_the_border_is_learned():

@@ -247,10 +247,11 @@ def understood(facts: dict[str, Any]) -> str:
         rows = f"{facts['rows']:,} of {facts['rows_found']:,} rows to train (--set run.train_examples=N for more)"
     cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut" if facts["cut"] else ""
     cut += ", raise run.objective.max_length if the model has more positions" if cut else ""
+    endless = "; the model will not learn to end a text: its tokenizer has no eos_token" if facts["endless"] else ""
     return (
         f"task {facts['task']}: {rows}, "
         f"{facts['validation_rows']:,} to evaluate ({how}{copies}); columns {roles}{unused}; "
-        f"{facts['tokens_per_row']:g} tokens a row{cut}\n"
+        f"{facts['tokens_per_row']:g} tokens a row{cut}{endless}\n"
         f"learned: {facts['sample']}"
     )
 

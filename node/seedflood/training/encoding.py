@@ -30,6 +30,8 @@ class Encoder(ABC):
     objective: Objective
     tokens_min = 1
     """A row with fewer tokens teaches nothing."""
+    is_endless = False
+    """Should a text end with a token that this tokenizer does not have, so that a model never learns to end one?"""
     vocabulary_size: float = math.inf
     """Tokens from here on are unknown to the model."""
 

@@ -198,6 +198,8 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
                 "place, or whole numbers that count words from 0."
             )
         labels = list(map(str, range(min(LABELS_MAX, int(max(numbers)) + 1))))
+    if len(labels) == 1:
+        raise ConfigError(f'{data} has one label in all rows, "{labels[0]}": add rows of others.')
     named = ", ".join(f'"WORD FOR {one}"' for one in labels)
     raise ConfigError(
         f"{data} has texts with labels, but no words for these: say --task prompted{_option(label)} --set "

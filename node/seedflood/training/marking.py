@@ -43,6 +43,7 @@ class MarkedEncoder(Encoder):
         if not tokenizer.is_fast:
             raise ModelError("The tokenizer of this model does not tell where its tokens stand: add tokenizer.json.")
         self.objective = MarkedModelling()
+        self.is_endless = self.ends_with_text and tokenizer.eos_token_id is None
 
     @abstractmethod
     def mark(self, row: Row) -> Marked:
@@ -71,7 +72,7 @@ class MarkedEncoder(Encoder):
     def _example(self, row: Row, tokens: list[int], is_trained: list[bool]) -> MarkedExample:
         end = max((place + 1 for place, trained in enumerate(is_trained) if trained), default=0)
         tokens, is_trained = tokens[:end], is_trained[:end]
-        if self.ends_with_text and self.tokenizer.eos_token_id is not None:
+        if self.ends_with_text and not self.is_endless:
             tokens, is_trained = [*tokens, self.tokenizer.eos_token_id], [*is_trained, True]
         if not any(is_trained[1:]):
             raise row.error("has nothing to learn: an answer is empty, or nothing precedes it; remove the row.")

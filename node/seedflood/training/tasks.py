@@ -150,6 +150,7 @@ class Task:
             "looked_at": len(examples),
             "tokens_per_row": round(sum(len(example.tokens) for example in examples) / len(examples), 1),
             "cut": sum(example.is_cut for example in examples),
+            "endless": self.encoder.is_endless,
             "sample": _shortened(self.encoder.show(examples[0])),
         }
 
