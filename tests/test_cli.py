@@ -236,6 +236,12 @@ def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
     assert "--peers or --model" in " ".join(err.split())
 
 
+def test_tune_does_not_leave_out_in_silence_what_is_said_besides_a_file(monkeypatch, capsys):
+    code, out, err = run(monkeypatch, capsys, cli.main, "tune", "--peers", "peers.toml", "--data", "rows.jsonl")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "--peers tells the run: give --set" in err
+
+
 @pytest.mark.parametrize("override", ["rank=3", "run.seedflood.rank"])
 def test_a_malformed_override_shows_a_right_one(override):
     with pytest.raises(ConfigError, match=r"--set run\.seedflood\.rank=16"):

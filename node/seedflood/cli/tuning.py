@@ -54,6 +54,8 @@ def tune(
     """
     chosen = _parse_rates(rates)
     flags = parse_overrides(overrides)
+    if peers is not None and (nodes, model, task, data, train_examples, seed) != (4, "embedded", None, None, 1024, 1):
+        raise UsageError("--peers tells the run: give --set SECTION.KEY=VALUE for what is to be another, and no flag.")
     if peers is None:
         run = {
             "model": model,
