@@ -93,7 +93,7 @@ def study(
     except OSError as error:
         where = error.filename or out
         sentence = f"cannot write {where} ({error.strerror}): make room or get the rights, and start again."
-        raise JournalError(f"{sentence} What has been measured is kept.", path=str(where)) from error
+        raise JournalError(f"{sentence} What has been measured is kept.") from error
     if as_json:
         typer.echo(json.dumps(facts))
     else:

@@ -39,5 +39,5 @@ class OfModel:
             lines = path.read_text().splitlines() if path.exists() else []
             found = [cls.from_facts(json.loads(line)) for line in lines]
         except (ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{path} was not written by a study ({error}): remove it.", path=str(path)) from error
+            raise DataError(f"{path} was not written by a study ({error}): remove it.") from error
         return {one.model: one for one in found}

@@ -58,7 +58,7 @@ class Results:
             except ValueError as error:
                 where = f"{self.path}, line {number}"
                 sentence = f"{where}: not a result of this study ({error}): remove the line, or take another folder."
-                raise DataError(sentence, path=str(self.path), line=number) from error
+                raise DataError(sentence) from error
             self._found[result.cell] = result
 
     def __contains__(self, cell: Cell) -> bool:
@@ -88,4 +88,4 @@ class Results:
         sentence = (
             f"cannot write {self.path} ({error.strerror}): check the disk and the folder's rights, and start again."
         )
-        return JournalError(sentence, path=str(self.path))
+        return JournalError(sentence)

@@ -61,25 +61,13 @@ class ModelError(ConfigError):
 
 
 class DataError(ConfigError):
-    """The rows of the task cannot be found or used.
-
-    Attributes: path (str), line (int | None): where the broken row stands.
-    """
-
-    def __init__(self, message: str, *, path: str = "", line: int | None = None) -> None:
-        super().__init__(message)
-        self.path = path
-        self.line = line
+    """The rows of the task cannot be found or used."""
 
 
 class BindError(SeedfloodError):
     """The listening address is in use or not ours."""
 
     exit_code = ExitCode.UNAVAILABLE
-
-    def __init__(self, message: str, *, address: str) -> None:
-        super().__init__(message)
-        self.address = address
 
 
 class RouterError(SeedfloodError):
@@ -90,10 +78,6 @@ class JournalError(SeedfloodError):
     """The disk's fault: the journal cannot be opened, read or written."""
 
     exit_code = ExitCode.DISK
-
-    def __init__(self, message: str, *, path: str = "") -> None:
-        super().__init__(message)
-        self.path = path
 
 
 class DiskFullError(JournalError):
@@ -133,26 +117,16 @@ class UnsettledError(SeedfloodError):
 class RunMismatchError(SeedfloodError):
     """Every peer that answered belongs to another run.
 
-    Attributes: peer (name or address), differences (of "run", "base_digest", "protocol_version"), run (theirs, if it
-    said which: the beginning of its id), is_of_course (it says that ours is another run of its course), public_key (the
-    one that the peer has proven to have, if any).
+    Attributes: run (theirs, if it said which: the beginning of its id), is_of_course (it says that ours is another run
+    of its course), public_key (the one that the peer has proven to have, if any).
     """
 
     exit_code = ExitCode.RUN_MISMATCH
 
     def __init__(
-        self,
-        message: str,
-        *,
-        peer: str = "",
-        differences: tuple[str, ...] = (),
-        run: str = "",
-        is_of_course: bool = False,
-        public_key: bytes | None = None,
+        self, message: str, *, run: str = "", is_of_course: bool = False, public_key: bytes | None = None
     ) -> None:
         super().__init__(message)
-        self.peer = peer
-        self.differences = differences
         self.run = run
         self.is_of_course = is_of_course
         self.public_key = public_key

@@ -30,4 +30,4 @@ def listen_at(address: str, setting: str) -> socket.socket:
         why = "it is not a host and port of this machine; write one such as 0.0.0.0:7777"
     except OSError as error:
         why = _WHY.get(error.errno or 0, os.strerror(error.errno or 0))
-    raise BindError(f"cannot listen at {address}: {why}, in {setting}.", address=address)
+    raise BindError(f"cannot listen at {address}: {why}, in {setting}.")

@@ -137,8 +137,6 @@ def test_a_bad_row_is_told_with_file_and_line(tmp_path, row, problem, name):
     folder = write_data(tmp_path, **{name: [ROWS[0], "", row, ROWS[1]]})
     with pytest.raises(DataError, match=problem) as caught:
         load_task(prompted(), tiny_tokenizer(), data=folder)
-    assert caught.value.path.endswith(f"{name}.jsonl")
-    assert caught.value.line == 3
     assert f"{name}.jsonl, line 3: " in str(caught.value)
 
 

@@ -290,7 +290,7 @@ async def test_another_run_is_refused_and_both_sides_name_both_runs(make_node, c
         await a.until(lambda: len(a.refusals) >= 2)  # and it keeps trying
     error = a.refusals[0]
     assert isinstance(error, RunMismatchError)
-    assert error.peer == b.address
+    assert str(error).startswith(f"{b.address} belongs to another run")
     assert not b.calls
     ids = [node.run_id.hex()[:16] for node in (a, b)]
     assert all(run in str(error) for run in ids)
@@ -348,15 +348,23 @@ async def test_who_never_took_part_learns_nothing_from_our_last_hello(make_node)
     assert refusal.parse(details)["reason"] == "course"
 
 
-@pytest.mark.parametrize(("attribute", "value"), [("base_digest", b"\1" * 32), ("protocol_version", 1)])
-async def test_another_base_model_or_protocol_is_refused(make_node, attribute: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("attribute", "value", "sentence"),
+    [
+        ("base_digest", b"\1" * 32, "the base model or its tokenizer differs"),
+        ("protocol_version", 1, "run the same release of seedflood"),
+    ],
+)
+async def test_another_base_model_or_protocol_is_refused(
+    make_node, attribute: str, value: object, sentence: str
+) -> None:
     b = make_node("b")
     setattr(b, attribute, value)
     await b.start()
     a = await make_node("a").start(b)
     await a.until(lambda: a.refusals)
     assert isinstance(a.refusals[0], RunMismatchError)
-    assert a.refusals[0].differences == (attribute,)
+    assert sentence in str(a.refusals[0])
 
 
 async def test_a_peer_that_is_not_welcome_learns_why(make_node) -> None:
@@ -658,7 +666,7 @@ async def test_a_port_in_use_is_named(make_node) -> None:
 async def test_an_address_that_cannot_be_had_is_named(make_node, address: str, sentence: str) -> None:
     with pytest.raises(BindError, match=sentence) as caught:
         await make_node("a", listen=address).start()
-    assert caught.value.address == address
+    assert address in str(caught.value)
 
 
 async def test_names_of_many_hosts_link_in_a_mesh(make_node) -> None:

@@ -101,7 +101,6 @@ class Handover:
         return RunMismatchError(
             f"the other hosts have ended this run and are in the next one, which this host cannot reach alone: {what}, "
             f"make the folder {following}, and start again",
-            differences=("run",),
             run=self._stage.next_run or "",
         )
 

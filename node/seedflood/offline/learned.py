@@ -175,8 +175,7 @@ def _node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
             if journal.damaged is not None:
                 raise JournalError(
                     f"the journal {path} was damaged, so it does not hold what was learned; start the node, and it "
-                    "pulls that from its neighbours",
-                    path=str(path),
+                    "pulls that from its neighbours"
                 )
             yield trainer, journal
 

@@ -29,7 +29,7 @@ def keep_http_address(state: Path, http_address: HttpAddress) -> None:
     try:
         durable.write(path, json.dumps(asdict(http_address)).encode())
     except OSError as error:
-        raise JournalError(f"{path} cannot be written: {error.strerror}.", path=str(path)) from None
+        raise JournalError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def find_http_address(state: Path) -> HttpAddress | None:

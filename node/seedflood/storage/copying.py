@@ -35,7 +35,7 @@ def copy_journal(path: Path, folder: Path) -> Path:
                 shutil.copyfile(log, log_copy)
             if _header(log) == header:
                 return copy
-    raise JournalError(f"the journal {path} changes too fast to be copied; try again later", path=str(path))
+    raise JournalError(f"the journal {path} changes too fast to be copied; try again later")
 
 
 def _header(log: Path) -> bytes:

@@ -23,13 +23,11 @@ def disk_errors(path: Path, verb: str, what: str = "journal") -> Iterator[None]:
     except (sqlite3.Error, OSError) as error:
         if _is_full(error, path.parent):
             raise DiskFullError(
-                f"no space to {verb} the {what} {path}: {error}; free some space on that disk",
-                path=str(path),
+                f"no space to {verb} the {what} {path}: {error}; free some space on that disk"
             ) from error
         raise JournalError(
             f"cannot {verb} the {what} {path}: {error}; check that the disk is healthy and that this user may write "
-            "there",
-            path=str(path),
+            "there"
         ) from error
 
 

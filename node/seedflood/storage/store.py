@@ -113,8 +113,7 @@ class Store:
         except ChecksumError:
             raise JournalError(
                 f"{self.path}: {name} fails its checksum, so the disk has changed it; check the disk, then start "
-                "again: the neighbours have what is lost",
-                path=str(self.path),
+                "again: the neighbours have what is lost"
             ) from None
 
     @contextlib.contextmanager
@@ -136,6 +135,5 @@ class Store:
             os.fdatasync(self._log)
         except OSError as error:
             raise JournalError(
-                f"cannot force the journal {self.path} onto the disk: {error}; check that the disk is healthy",
-                path=str(self.path),
+                f"cannot force the journal {self.path} onto the disk: {error}; check that the disk is healthy"
             ) from error

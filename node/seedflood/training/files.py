@@ -42,15 +42,15 @@ def read_file(path: Path) -> Table:
     """The rows of one file. Raises DataError if it is of no known kind, broken or empty."""
     reader = KINDS.get(kind_of(path))
     if reader is None:
-        raise DataError(f"{path} is of no known kind: {WHAT_IS_READ}.", path=str(path))
+        raise DataError(f"{path} is of no known kind: {WHAT_IS_READ}.")
     try:
         table = reader(path)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: save it as UTF-8.", path=str(path)) from error
+        raise DataError(f"{path} is not text in UTF-8: save it as UTF-8.") from error
     except (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
-        raise DataError(_complaint(path, error), path=str(path)) from error
+        raise DataError(_complaint(path, error)) from error
     if not table.rows:
-        raise DataError(f"{path} has no rows: add some, or name another file.", path=str(path))
+        raise DataError(f"{path} has no rows: add some, or name another file.")
     return table
 
 
@@ -70,7 +70,7 @@ def read_folder(folder: Path) -> dict[str, Reader]:
     unnamed = files.pop(None, [])
     splits = files if "train" in files or not unnamed else {"train": unnamed, **files}
     if not splits:
-        raise DataError(f"The folder {folder} has no rows: {WHAT_IS_READ}.", path=str(folder))
+        raise DataError(f"The folder {folder} has no rows: {WHAT_IS_READ}.")
     return {str(split): partial(_read_files, folder, paths) for split, paths in splits.items()}
 
 
@@ -93,7 +93,7 @@ def _read_files(folder: Path, paths: list[Path]) -> Table:
     """Files of one split. Raises DataError if they are of several kinds: the same rows twice, most likely."""
     if len({kind_of(path) for path in paths}) > 1:
         names = ", ".join(str(path.relative_to(folder)) for path in paths[:4])
-        raise DataError(f"{folder} has files of several kinds ({names}): name the one that is meant.", path=str(folder))
+        raise DataError(f"{folder} has files of several kinds ({names}): name the one that is meant.")
     tables = [read_file(path) for path in paths]
     if other := next((n for n, one in enumerate(tables) if one.label_names != tables[0].label_names), 0):
         raise DataError(
@@ -172,11 +172,9 @@ def _read_csv(path: Path) -> Table:
             raise Row({}, str(path), reader.reader.line_num).error(problem) from error
     names = reader.fieldnames or ()
     if any(name.isdecimal() or any(row.columns.get(name) == name for row in rows) for name in names if name):
-        raise DataError(
-            f"{path} begins with a row: write the names of the columns into its first line.", path=str(path)
-        )
+        raise DataError(f"{path} begins with a row: write the names of the columns into its first line.")
     if twice := next((name for name in names if name and list(names).count(name) > 1), None):
-        raise DataError(f'{path} has several columns "{twice}": give each a name of its own.', path=str(path))
+        raise DataError(f'{path} has several columns "{twice}": give each a name of its own.')
     for row in rows:
         if None in row.columns or None in row.columns.values():
             raise row.error(f"not as many cells as the first line, which has {len(names)}: correct it.")
@@ -210,7 +208,7 @@ def _read_saved(folder: Path) -> dict[str, Reader]:
     try:
         found = datasets.load_from_disk(str(folder))
     except Exception as error:  # Foreign files may raise anything.
-        raise DataError(_complaint(folder, error), path=str(folder)) from error
+        raise DataError(_complaint(folder, error)) from error
     splits = found if isinstance(found, datasets.DatasetDict) else {"train": found}
     return {str(name): partial(of_dataset, rows, f"{folder} {name}") for name, rows in splits.items()}
 

@@ -24,7 +24,7 @@ class Row:
 
     def error(self, problem: str) -> DataError:
         """A DataError that says where."""
-        return DataError(f"{self.path}, line {self.line}: {problem}", path=self.path, line=self.line)
+        return DataError(f"{self.path}, line {self.line}: {problem}")
 
     def texts(self, columns: Collection[str]) -> dict[str, str]:
         """What stands in these columns. Of several, one with nothing in it (null) counts as empty. Raises DataError if
@@ -83,7 +83,7 @@ def choose_splits(readers: Mapping[str, Reader], wanted: Sequence[str], name: st
     validation = wanted[1] if len(wanted) > 1 else "" if wanted else "validation"
     for one in wanted:
         if one not in readers:
-            raise DataError(f'{name} has no split "{one}": it has {", ".join(readers)}.', path=name)
+            raise DataError(f'{name} has no split "{one}": it has {", ".join(readers)}.')
     if validation in readers and (validation != train or len(wanted) > 1):
         return Splits(readers[train](), readers[validation]())
     return hold_out(readers[train](), name)
@@ -95,7 +95,7 @@ def hold_out(table: Table, name: str) -> Splits:
     hashes = [hashlib.sha256(row.spelled()).digest() for row in table.rows]
     distinct = sorted(set(hashes))
     if len(distinct) < 2:
-        raise DataError(f"{name} has only one row: one is needed to train, and another to evaluate.", path=name)
+        raise DataError(f"{name} has only one row: one is needed to train, and another to evaluate.")
     least = max(1, min(HELD_OUT_MIN, len(distinct) // 4))
     chosen = set(distinct[: min(HELD_OUT_MAX, max(least, len(distinct) // HELD_OUT_DIVISOR))])
     held = {one: row for one, row in zip(hashes, table.rows, strict=True) if one in chosen}

@@ -63,7 +63,7 @@ def check_place_of_rows(place: str) -> None:
     path = Path(place)
     is_name_of_file = path.suffix[1:].isalpha() and path.parent.is_dir()
     if not path.exists() and (place.startswith((".", "/", "~")) or kind_of(path) in KINDS or is_name_of_file):
-        raise DataError(f"There is no file or folder {place}: correct `data`.", path=place)
+        raise DataError(f"There is no file or folder {place}: correct `data`.")
 
 
 def read_hub(name: str, configuration: str | None) -> dict[str, Reader]:
@@ -85,7 +85,6 @@ def read_hub(name: str, configuration: str | None) -> dict[str, Reader]:
     raise DataError(
         f'Data "{name}" is no file, no folder and not in the local cache, and the hub did not give it: set `data` to a '
         f"file or folder of rows, or fetch the data set with network access ({fault}).",
-        path=name,
     )
 
 

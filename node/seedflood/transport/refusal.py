@@ -117,16 +117,12 @@ def as_error(
             return RunMismatchError(
                 f"{address} belongs to another run{which}, this host to {run_fingerprint(run_id)}; make [run] equal on "
                 "all hosts and compare by `seedflood config check`, which prints the id of the run",
-                peer=address,
-                differences=("run",),
                 run=theirs,
                 is_of_course=reason == "course",
                 public_key=public_key,
             )
         case "base" | "version":
-            name = {"base": "base_digest", "version": "protocol_version"}[reason]
-            sentence = f"{address} cannot take part: {text}"
-            return RunMismatchError(sentence, peer=address, differences=(name,), public_key=public_key)
+            return RunMismatchError(f"{address} cannot take part: {text}", public_key=public_key)
         case _:
             verb = "was refused" if is_ours else "refused the link"
             return PeerError(f"{address} {verb}: {text}", reason=plain(reason, 40))

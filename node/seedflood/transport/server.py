@@ -190,4 +190,4 @@ def bind(server: grpc.aio.Server, address: str, credentials: Credentials) -> int
     try:
         return credentials.add_port(server, address)
     except RuntimeError as error:
-        raise BindError(f"cannot listen at {address}: {error}", address=address) from None
+        raise BindError(f"cannot listen at {address}: {error}") from None

@@ -327,7 +327,7 @@ def test_what_is_no_copy_of_the_run_changes_nothing(settings, tmp_path, pair, sp
 def test_a_full_disk_costs_a_checkpoint_and_no_more(settings, tmp_path):
     class Full(Snapshots):
         def save(self, step, arrays, facts):
-            raise DiskFullError("no space", path="here")
+            raise DiskFullError("no space")
 
     one = Host(settings, tmp_path, ONE, snapshots=Full(tmp_path / "snapshots", 2))
     one.begin()

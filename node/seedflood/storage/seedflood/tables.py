@@ -263,8 +263,7 @@ class Bundles:
         if there not in (None, bundle):
             raise JournalError(
                 f"{self._store.path}: origin {bundle.origin:016x} has another bundle at step {bundle.step} "
-                "already; nothing was written (two processes with one identity?)",
-                path=str(self._store.path),
+                "already; nothing was written (two processes with one identity?)"
             )
         return there is not None
 
