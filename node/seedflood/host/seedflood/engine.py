@@ -15,18 +15,16 @@ from seedflood.config import Settings
 from seedflood.errors import DivergenceError, SeedfloodError
 from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread
-from seedflood.host.engine import Engine, Shell
-from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
-from seedflood.host.report import Report
+from seedflood.host.engine import Shell
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
-from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.relay import FloodEngine
 from seedflood.host.seedflood.rules import make_rules
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.work import Applied, Work
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
-from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
 from seedflood.protocol.seedflood.form import Form
@@ -41,7 +39,6 @@ from seedflood.training.seedflood.control import Control, block_length
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.rewarded import TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
-from seedflood.transport.budget import Use
 from seedflood.transport.texts import plain
 
 TOO_LONG = "the first step would be too long for this model: the learning rate was halved before it"
@@ -89,22 +86,16 @@ async def open_seedflood(
     return SeedfloodEngine(settings, trainer, journal)
 
 
-class SeedfloodEngine(Engine):
+class SeedfloodEngine(FloodEngine):
     """One node that trains by SeedFlood."""
 
-    node: Node
-    driver: SeedfloodDriver
-    journal: BundleJournal
     auditor: Auditor | None
 
     def __init__(self, settings: Settings, trainer: Trainer, journal: BundleJournal) -> None:
-        self.journal = journal
+        super().__init__(settings, journal, trainer.task.objective.names)
         self.parameters = trainer.parameters
-        self.report = Report(settings.node.state / RESULT_FILE, trainer.task.objective.names)
-        self._settings = settings
         self.trainer = trainer
         self._oddities: Counter[str] = Counter()
-        self._news = 0
         self._figures: Mapping[str, float] = {}
         """Of our last batch, as the words."""
         self._words: Mapping[str, str] = {}
@@ -125,19 +116,14 @@ class SeedfloodEngine(Engine):
         form = Form(replica.epoch_bytes, replica.left_bytes, trainer.telling, step_reach)
         rules = make_rules(run, trainer.base_digest, form)
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
-        self._shell = shell
         self._hub = shell.hub
-        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
-        self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
-        self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
-        sign, rows = shell.identity.sign, self.trainer.rows
-        self.node = Node(rules, member, sign, verify, patience=patience, gate=shell.gate, rows=rows)
-        self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
-        self._work = Work(self.node.origin, self.trainer)
+        sign = shell.identity.sign
+        self._connect(shell, Node(rules, member, sign, verify, patience=patience, gate=shell.gate, rows=trainer.rows))
+        self._results = Results(self._settings, trainer, self.report, shell.hub, shell.run)
+        self._work = Work(self.node.origin, trainer)
         self._compute = Compute(shell.run, shell.drive, self._work.begin, self._computed)
-        self.driver = SeedfloodDriver(self.node, self.journal, shell.links, self._put, self, shell.clock)
         self._compute.driver = self.driver
-        self.auditor = make_auditor(node, self.node, self.trainer, self.journal, shell)
+        self.auditor = make_auditor(node, self.node, trainer, self.journal, shell)
 
     def start(self) -> None:
         self._results.evaluate_before()
@@ -152,20 +138,10 @@ class SeedfloodEngine(Engine):
         view = replace(view, figures=figures, words={**view.words, **self._words})
         return view if self.auditor is None else self.auditor.add_to(view)
 
-    def used(self) -> Use:
-        refused = self.node.admission.refused
-        vain = self.node.admission.in_vain
-        return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
-
-    def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
-        """(is the update held, is it applied)."""
-        return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
-
-    # What the driver did (seams.Observer); what is not here, `assemble` has from others
+    # What the driver did (seams.Observer)
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        self._news += len(bundles)
-        self._observer.learned(bundles, source)
+        super().learned(bundles, source)
         if self.auditor is not None:
             self.auditor.heard(bundles)
 

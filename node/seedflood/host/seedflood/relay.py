@@ -7,6 +7,7 @@ that makes others dial again.
 """
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -82,19 +83,54 @@ async def open_relay(
     return RelayEngine(settings, rules, journal)
 
 
-class RelayEngine(Engine):
-    """One node that passes on what others say."""
+class FloodEngine(Engine):
+    """A node that passes on bundles, and tells what came of them. Whoever derives from it is the driver's observer, and
+    says what its jobs are, and what is `applied`."""
 
     node: Node
     driver: SeedfloodDriver
     journal: BundleJournal
 
-    def __init__(self, settings: Settings, rules: Rules, journal: BundleJournal) -> None:
+    def __init__(self, settings: Settings, journal: BundleJournal, names: Sequence[str]) -> None:
+        """names: of the figures in its report."""
         self.journal = journal
-        self.report = Report(settings.node.state / RESULT_FILE, ())
+        self.report = Report(settings.node.state / RESULT_FILE, names)
         self._settings = settings
-        self._rules = rules
         self._news = 0
+
+    @abstractmethod
+    def applied(self, window: ClosedWindow) -> None: ...
+
+    @abstractmethod
+    def _put(self, job: Job) -> None: ...
+
+    def _connect(self, shell: Shell, node: Node) -> None:
+        """Makes the driver of this node. What is not here, the observer's part of the driver has from others."""
+        self._shell, self.node = shell, node
+        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
+        self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
+        self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
+        self.driver = SeedfloodDriver(node, self.journal, shell.links, self._put, self, shell.clock)
+
+    def used(self) -> Use:
+        refused, vain = self.node.admission.refused, self.node.admission.in_vain
+        return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        self._news += len(bundles)
+        self._observer.learned(bundles, source)
+
+    def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
+        """(is the update held, is it applied)."""
+        return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
+
+
+class RelayEngine(FloodEngine):
+    """One node that passes on what others say."""
+
+    def __init__(self, settings: Settings, rules: Rules, journal: BundleJournal) -> None:
+        super().__init__(settings, journal, ())
+        self._rules = rules
         self._told_at = float("-inf")
         """When the last line of progress was logged."""
 
@@ -104,19 +140,10 @@ class RelayEngine(Engine):
         return sum_bytes_max(self._rules)
 
     def assemble(self, shell: Shell, member: Member) -> None:
-        self._shell = shell
-        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
-        self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
-        self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
-        self.node = Node(self._rules, member, shell.identity.sign, verify, gate=shell.gate, is_relay=True)
-        self.driver = SeedfloodDriver(self.node, self.journal, shell.links, self._put, self, shell.clock)
+        self._connect(shell, Node(self._rules, member, shell.identity.sign, verify, gate=shell.gate, is_relay=True))
 
     def start(self) -> None:
         self.driver.start(self.journal.members())
-
-    def used(self) -> Use:
-        refused, vain = self.node.admission.refused, self.node.admission.in_vain
-        return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
 
     def result(self) -> dict[str, Any]:
         """digest: of the replicas of hosts that hold what we hold, as they told it, if only before our last start."""
@@ -126,12 +153,6 @@ class RelayEngine(Engine):
         is_as_before = all(before.get(key) == value for key, value in said.items())
         return said | {"digest": digest or (before.get("digest", "") if is_as_before else "")}
 
-    # What the driver did (seams.Observer); what is not here, `assemble` has from others
-
-    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        self._news += len(bundles)
-        self._observer.learned(bundles, source)
-
     def applied(self, window: ClosedWindow) -> None:
         now = self._shell.clock()
         if now - self._told_at >= self._settings.node.progress_seconds:
@@ -140,7 +161,6 @@ class RelayEngine(Engine):
             _log.info("progress", step=self.node.step, steps=self._rules.steps, updates=held, peers=peers)
 
     def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
-        """(is the update held, is it applied)."""
         return self.node.frontier.holds(origin, step), False
 
     # What would be a model's
