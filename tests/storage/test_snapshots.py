@@ -78,7 +78,8 @@ def test_what_does_not_fit_is_passed_over_for_the_one_before(tmp_path: Path) -> 
     found = snapshots.load_latest(lambda facts: facts["run"] == "mine")
     assert found is not None
     assert found.step == 1
-    assert snapshots.skipped == [tmp_path / "step-000000002.safetensors"]
+    names = {"step-000000001.safetensors", "step-000000002.safetensors.unusable"}
+    assert {file.name for file in tmp_path.iterdir()} == names
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,7 @@ def test_what_the_disk_changed_is_passed_over(two: tuple[Snapshots, Path, bytes]
     assert found is not None
     assert found.facts == FACTS
     assert same(found.arrays, ARRAYS)
-    assert found.step == 2 or len(snapshots.skipped) == 1
+    assert path.exists() == (found.step == 2)
 
 
 def test_drafts_of_a_crash_are_removed(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.roster import Roster
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use
-from seedflood.transport.counters import LinkCounters
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings, Owner
@@ -223,10 +222,6 @@ class Daemon(Owner):
         if not self.ended.done():
             self.ended.set_exception(error)
 
-    def link_counters(self) -> list[tuple[str, LinkCounters]]:
-        """(name, counters) of all neighbours since the start of this process, sorted by name."""
-        return sorted(self.links.totals.stats().items())
-
     # What the driver tells (seams.Observer)
 
     def noted(self, event: Event) -> None:
@@ -270,7 +265,7 @@ class Daemon(Owner):
                     "bytes_received": counters.bytes_received,
                     "pull_bytes_received": counters.pull_bytes_received,
                 }
-                for name, counters in self.link_counters()
+                for name, counters in self.links.totals.stats().items()
             ],
         }
         report.keep(self.result)
@@ -383,6 +378,6 @@ class Daemon(Owner):
             is_ready = why_not_ready(self.hub) is None
         if is_ready != self._was_ready:
             self._was_ready = self.links.health.is_serving = is_ready
-            pulled = sum(counters.pull_bytes_received for _, counters in self.link_counters())
+            pulled = sum(one.pull_bytes_received for one in self.links.totals.stats().values())
             why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(self.hub)}
             self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled, **why)

@@ -68,7 +68,7 @@ class StatusSource(Subject):
         origins = {link.hello.member.name: origin for origin, link in open_links.items()}
         known = {member.name: member.origin for member in self._node.membership.all()}
         states = []
-        for name, counters in sorted(self._links.totals.stats().items()):
+        for name, counters in self._links.totals.stats().items():
             origin = origins.get(name, known.get(name))
             link = open_links.get(origin) if origin is not None else None
             address = addresses.pop(origin, None) if origin is not None else None

@@ -40,7 +40,7 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               the address under which a peer that we dial sees us; could it dial us there, and could we dial it back?
     updates   originated, received, duplicate, applied, late, rejected {reason: n}: since the process began; all but
               rejected are null if the algorithm has no updates
-    delays    hop_seconds_p50, hop_seconds_p99, delivery_seconds [the last hops, in seconds]
+    delays    hop_seconds_p50, hop_seconds_p99
     traffic   seedflood_bytes, gossip_bytes, parameters, parameter_bytes
     history   loss [[step, loss]] of training, loss_of_all: the same of all hosts, halvings [[step, how often the
               learning rate has been halved; 0 where hosts only warn]], figures {name: [[step, value]]} of evaluations,
@@ -359,12 +359,7 @@ def _updates(hub: TelemetryHub, view: View, links: list[LinkState]) -> dict[str,
 
 
 def _delays(view: View) -> dict[str, Any]:
-    samples = view.hops.recent
-    return {
-        "hop_seconds_p50": _round(percentile(samples, 0.5)),
-        "hop_seconds_p99": _round(percentile(samples, 0.99)),
-        "delivery_seconds": [_round(sample) for sample in samples],
-    }
+    return {f"hop_seconds_p{share}": _round(percentile(view.hops.recent, share / 100)) for share in (50, 99)}
 
 
 def _traffic(hub: TelemetryHub, links: list[LinkState]) -> dict[str, Any]:

@@ -39,13 +39,9 @@ class Snapshot:
 
 
 class Snapshots:
-    """The newest `keep` snapshots in a folder, which is created if needed. Raises JournalError.
-
-    skipped: the files that the last `load_latest` did not use.
-    """
+    """The newest `keep` snapshots in a folder, which is created if needed. Raises JournalError."""
 
     def __init__(self, folder: Path, keep: int) -> None:
-        self.skipped: list[Path] = []
         self._folder = folder
         self._keep = keep
         with disk_errors(folder, "open", "snapshots"):
@@ -66,9 +62,8 @@ class Snapshots:
                 old.unlink()
 
     def load_latest(self, is_usable: Callable[[Facts], bool]) -> Snapshot | None:
-        """The newest snapshot that passes its checksum and whose facts are usable. A file that cannot be read is
-        skipped, without an error."""
-        self.skipped.clear()
+        """The newest snapshot that passes its checksum and whose facts are usable. Other files are set aside, so that
+        they do not count as the newest when the next snapshot has a lower step."""
         for path in self._newest_first():
             try:
                 arrays, facts = load(path)
@@ -76,20 +71,14 @@ class Snapshots:
                 arrays, facts = {}, None
             if facts is not None and is_usable(facts):
                 return Snapshot(_step(path), arrays, facts)
-            self.skipped.append(path)
             del arrays  # one set of arrays in memory at a time
+            with disk_errors(path, "set aside", "snapshot"):
+                path.rename(path.with_name(path.name + SET_ASIDE_SUFFIX))
         return None
 
     def newest(self) -> Path | None:
         """The file of the newest snapshot, None if there is none. It is complete: drafts have other names."""
         return next(iter(self._newest_first()), None)
-
-    def set_aside(self) -> None:
-        """Renames the files that `load_latest` skipped, so that they do not count as the newest when the next snapshot
-        has a lower step. Raises JournalError."""
-        for path in self.skipped:
-            with disk_errors(path, "set aside", "snapshot"):
-                path.rename(path.with_name(path.name + SET_ASIDE_SUFFIX))
 
     def _newest_first(self) -> list[Path]:
         return sorted(self._folder.glob("step-*.safetensors"), key=_step, reverse=True)

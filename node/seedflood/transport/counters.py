@@ -64,4 +64,5 @@ class LinkTotals:
         self.faults[reason if reason in self.faults else "other"] += 1
 
     def stats(self) -> dict[str, LinkCounters]:
-        return {name: dataclasses.replace(counters) for name, counters in self._of.items()}
+        """By name, in order of names."""
+        return {name: dataclasses.replace(counters) for name, counters in sorted(self._of.items())}

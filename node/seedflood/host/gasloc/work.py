@@ -89,7 +89,6 @@ class Work:
     def _restore(self, needed: set[tuple[int, OriginId]]) -> Done:
         self._kept.drop_others(needed)
         snapshot = self._snapshots.load_latest(self._is_usable)
-        self._snapshots.set_aside()
         if snapshot is None:
             return Done(orders.Restored(0, 0))
         self._trainer.restore(snapshot.arrays, snapshot.facts)
