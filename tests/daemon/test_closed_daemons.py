@@ -15,7 +15,7 @@ from seedflood.errors import ConfigError, RemovedError, RunMismatchError
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
 from seedflood.identity import Identity, verify
-from seedflood.operations.metrics import Metrics
+from seedflood.operations.metrics import make_scrape
 from seedflood.operations.status import describe
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Updates
@@ -60,7 +60,7 @@ async def start_heedless(
 
 
 def metrics_of(daemon: Daemon) -> str:
-    return Metrics(daemon.hub).scrape().decode()
+    return make_scrape(daemon.hub)().decode()
 
 
 async def test_a_stranger_is_refused_in_its_hello_which_is_counted_and_logged_once(

@@ -72,9 +72,8 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]
         usual = {"run": _run_section(plan), "node": _node_section(plan, k, name, ports[k])}
         sections = merge(usual, detach(merge(_told(plan, k), plan.overrides), Path()))
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
-        text = spell(sections)
-        text += "".join(f'[[peers]]\naddress = "127.0.0.1:{ports[j]}"\n\n' for j in neighbours)
-        (folder / "peers.toml").write_text(text)
+        peers = {"peers": [{"address": f"127.0.0.1:{ports[j]}"} for j in neighbours]}
+        (folder / "peers.toml").write_text(spell(sections | peers))
         if plan.then is not None:
             (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)))
         course = load_course(folder / "peers.toml")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -74,17 +74,22 @@ def merge(*layers: Tables) -> dict[str, Any]:
     return merged
 
 
-def spell(tables: Tables) -> str:
-    """The tables as the text of a TOML file. Lists hold values, not tables."""
-    return "".join(_spell(name, table) for name, table in tables.items())
+def spell(tables: Mapping[str, Tables | Sequence[Tables]], comment: Callable[[str, str], str] = lambda *_: "") -> str:
+    """The tables, and lists of tables, as the text of a TOML file. comment: what stands above a key, given the names of
+    its table and itself."""
+    text = ""
+    for name, told in tables.items():
+        head, many = (f"[{name}]", (told,)) if isinstance(told, Mapping) else (f"[[{name}]]", told)
+        for table in many:
+            below = {f"{name}.{key}": value for key, value in table.items() if isinstance(value, Mapping)}
+            text += f"{head}\n"
+            for key, value in table.items():
+                if not isinstance(value, Mapping):
+                    text += f"{comment(name, key)}{key} = {_spell_value(value)}\n"
+            text += "\n" + spell(below, comment)
+    return text
 
 
-def _spell(name: str, table: Tables) -> str:
-    values = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    text = f"[{name}]\n" + "".join(f"{key} = {spell_value(value)}\n" for key, value in values.items()) + "\n"
-    return text + "".join(_spell(f"{name}.{key}", table[key]) for key in table if key not in values)
-
-
-def spell_value(value: Any) -> str:
-    """A value as TOML: text, numbers, booleans and lists of them are spelled as in JSON."""
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)  # nan, where JSON has NaN
+def _spell_value(value: Any) -> str:
+    """As in JSON, which has NaN where TOML has nan."""
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

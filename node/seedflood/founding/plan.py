@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seedflood import durable
-from seedflood.config import EMBEDDED, SECTIONS, WITHOUT_ROWS, check_address, combine, merge
-from seedflood.config.node import is_loopback
-from seedflood.config.tables import spell_value
+from seedflood.config import EMBEDDED, SECTIONS, WITHOUT_ROWS, check_address, combine, is_loopback, merge, spell
 from seedflood.errors import ConfigError, UsageError
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity
@@ -148,13 +146,12 @@ def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data:
 
 def explain(layer: Mapping[str, Any]) -> str:
     """The text of a peers.toml that says what its lines mean."""
-    text = HEAD
-    for section, heading in HEADINGS.items():
-        tables = layer.get(section) or ()
-        tables = (tables,) if isinstance(tables, Mapping) else tables
-        text += heading if tables else ""
-        text += "".join(_spell(section, table, is_one_of_many=section == "peers") for table in tables)
-    return text
+    told = [(heading, section) for section, heading in HEADINGS.items() if layer.get(section)]
+    return HEAD + "".join(heading + spell({section: layer[section]}, _meaning) for heading, section in told)
+
+
+def _meaning(table: str, key: str) -> str:
+    return "" if table == "peers" else f"# {SECTIONS[table].model_fields[key].description}\n"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -182,19 +179,6 @@ def _own(
         **({"tls": {"loopback": True}} if is_on_this_machine(hosts) else {}),  # who listens at all addresses
         "peers": [{"address": one.address, "origin": keys[one.name].hex()} for one in dialled],
     }
-
-
-def _spell(section: str, table: Mapping[str, Any], *, is_one_of_many: bool) -> str:
-    """A table as TOML, each key below what it means."""
-    fields = SECTIONS[section].model_fields
-    lines = [f"[[{section}]]" if is_one_of_many else f"[{section}]"]
-    for key, value in table.items():
-        if not isinstance(value, Mapping):
-            comment = "" if is_one_of_many else f"# {fields[key].description}\n"
-            lines.append(f"{comment}{key} = {spell_value(value)}")
-    below = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    spelled = [_spell(f"{section}.{key}", value, is_one_of_many=False) for key, value in below.items()]
-    return "\n".join(lines) + "\n\n" + "".join(spelled)
 
 
 def _make_host(folder: Path) -> bytes:

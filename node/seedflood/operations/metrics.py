@@ -7,12 +7,13 @@ only direct neighbours have their own label. `deploy/METRICS.md` lists them; a t
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import get_args
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from seedflood import VERSION
@@ -21,8 +22,6 @@ from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LOADING, LinkState, Subject
 from seedflood.operations.tally import label
 from seedflood.protocol.view import Hops, MemberStatus, RemovalView
-
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 LINKS_MAX = 256
 """The most neighbours with their own label. All others share the label "other"."""
@@ -48,16 +47,11 @@ _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
 )
 
 
-class Metrics:
-    """`scrape` returns the text that Prometheus reads."""
-
-    def __init__(self, hub: TelemetryHub) -> None:
-        self._registry = hub.tally.registry
-        self._registry.register(NodeCollector(hub))
-        ProcessCollector(registry=self._registry)
-
-    def scrape(self) -> bytes:
-        return generate_latest(self._registry)
+def make_scrape(hub: TelemetryHub) -> Callable[[], bytes]:
+    """What returns the text that Prometheus reads."""
+    hub.tally.registry.register(NodeCollector(hub))
+    ProcessCollector(registry=hub.tally.registry)
+    return partial(generate_latest, hub.tally.registry)
 
 
 class NodeCollector(Collector):

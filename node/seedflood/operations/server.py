@@ -21,13 +21,14 @@ from typing import Any, get_args
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from seedflood.config import is_loopback
 from seedflood.listening import listen_at
 from seedflood.operations.eventlog import event_files, read_lines
 from seedflood.operations.http_address import HttpAddress, keep_http_address, remove_http_address
 from seedflood.operations.hub import TelemetryHub
-from seedflood.operations.metrics import CONTENT_TYPE, Metrics
+from seedflood.operations.metrics import make_scrape
 from seedflood.operations.names import resolve_origin
 from seedflood.operations.status import describe, describe_readiness
 from seedflood.operations.subject import LOADING
@@ -62,7 +63,7 @@ class OperationsServer:
     def __init__(self, hub: TelemetryHub) -> None:
         self.address = ""
         self._hub = hub
-        self._metrics = Metrics(hub)
+        self._metrics = make_scrape(hub)
         self._runner: web.AppRunner | None = None
         self._tracing = asyncio.Semaphore(1)
 
@@ -112,7 +113,7 @@ class OperationsServer:
         return web.Response(text="\n".join([*lines, ""]) if lines else "ready\n", status=503 if lines else 200)
 
     async def _scrape(self, _: web.Request) -> web.StreamResponse:
-        return web.Response(body=self._metrics.scrape(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=self._metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _status(self, _: web.Request) -> web.StreamResponse:
         return _json(describe(self._hub))
