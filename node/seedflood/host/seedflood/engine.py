@@ -19,7 +19,7 @@ from seedflood.host.engine import Shell
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
-from seedflood.host.seedflood.relay import FloodEngine
+from seedflood.host.seedflood.flooding import FloodEngine
 from seedflood.host.seedflood.rules import make_rules
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.work import Applied, Work

@@ -7,7 +7,6 @@ that makes others dial again.
 """
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -19,27 +18,23 @@ from seedflood import durable
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, PeerError, RunMismatchError, SeedfloodError
 from seedflood.host.compute_thread import ComputeThread
-from seedflood.host.engine import Engine, Shell
+from seedflood.host.engine import Shell
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.places import FORM_FILE, JOURNAL_FILE, RESULT_FILE, told_result
-from seedflood.host.report import Report
-from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.places import FORM_FILE, JOURNAL_FILE, told_result
+from seedflood.host.seedflood.flooding import FloodEngine
 from seedflood.host.seedflood.rules import make_rules
 from seedflood.host.seedflood.seams import Adopt, Job, Replay
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
-from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.epochs import sum_bytes_max
 from seedflood.protocol.seedflood.form import Form, unpack_form
-from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings, Owner
@@ -81,48 +76,6 @@ async def open_relay(
     if any(member.origin == identity.origin and member.has_spoken for member in journal.members()):
         raise ConfigError("this host has trained in this run, and others wait for it: give the relay another --state.")
     return RelayEngine(settings, rules, journal)
-
-
-class FloodEngine(Engine):
-    """A node that passes on bundles, and tells what came of them. Whoever derives from it is the driver's observer, and
-    says what its jobs are, and what is `applied`."""
-
-    node: Node
-    driver: SeedfloodDriver
-    journal: BundleJournal
-
-    def __init__(self, settings: Settings, journal: BundleJournal, names: Sequence[str]) -> None:
-        """names: of the figures in its report."""
-        self.journal = journal
-        self.report = Report(settings.node.state / RESULT_FILE, names)
-        self._settings = settings
-        self._news = 0
-
-    @abstractmethod
-    def applied(self, window: ClosedWindow) -> None: ...
-
-    @abstractmethod
-    def _put(self, job: Job) -> None: ...
-
-    def _connect(self, shell: Shell, node: Node) -> None:
-        """Makes the driver of this node. What is not here, the observer's part of the driver has from others."""
-        self._shell, self.node = shell, node
-        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
-        self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
-        self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
-        self.driver = SeedfloodDriver(node, self.journal, shell.links, self._put, self, shell.clock)
-
-    def used(self) -> Use:
-        refused, vain = self.node.admission.refused, self.node.admission.in_vain
-        return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
-
-    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        self._news += len(bundles)
-        self._observer.learned(bundles, source)
-
-    def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
-        """(is the update held, is it applied)."""
-        return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
 
 
 class RelayEngine(FloodEngine):

@@ -1,0 +1,59 @@
+"""What trainers and relays share: node, driver and journal of a host that passes on bundles."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from seedflood.config import Settings
+from seedflood.host.engine import Engine, Shell
+from seedflood.host.places import RESULT_FILE
+from seedflood.host.report import Report
+from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.seams import Job
+from seedflood.operations.seedflood.observer import SeedfloodObserver
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.node import Node
+from seedflood.protocol.seedflood.outputs import ClosedWindow
+from seedflood.storage.seedflood.journal import BundleJournal
+from seedflood.transport.budget import Use
+
+
+class FloodEngine(Engine):
+    """The driver's observer."""
+
+    node: Node
+    driver: SeedfloodDriver
+    journal: BundleJournal
+
+    def __init__(self, settings: Settings, journal: BundleJournal, names: Sequence[str]) -> None:
+        """names: of the figures in its report."""
+        self.journal = journal
+        self.report = Report(settings.node.state / RESULT_FILE, names)
+        self._settings = settings
+        self._news = 0
+
+    @abstractmethod
+    def applied(self, window: ClosedWindow) -> None: ...
+
+    @abstractmethod
+    def _put(self, job: Job) -> None: ...
+
+    def _connect(self, shell: Shell, node: Node) -> None:
+        """Makes the driver. What is not here of its observer, others do."""
+        self._shell, self.node = shell, node
+        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
+        self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
+        self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
+        self.driver = SeedfloodDriver(node, self.journal, shell.links, self._put, self, shell.clock)
+
+    def used(self) -> Use:
+        refused, vain = self.node.admission.refused, self.node.admission.in_vain
+        return Use(self._news, self.node.duplicates + sum(refused.values()) - vain, vain)
+
+    def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
+        self._news += len(bundles)
+        self._observer.learned(bundles, source)
+
+    def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
+        """(is the update held, is it applied)."""
+        return self.node.frontier.holds(origin, step), self.node.applied.holds(origin, step)
