@@ -183,9 +183,14 @@ def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_clust
 
 
 def test_a_fault_that_has_passed_is_not_told_at_the_end():
-    assert display._complaint("the loss has risen", "error", "") == "the loss has risen"
-    assert display._complaint("evaluated", "info", "the loss has risen") == "the loss has risen"
-    assert display._complaint(display.RECOVERED, "info", "the loss has risen") == ""
+    node = display.LoggedNode("node-1", Path(), (8,), is_first=True)
+    for event, level, told in (
+        ("the loss has risen", "error", "the loss has risen"),
+        ("evaluated", "info", "the loss has risen"),
+        (display.RECOVERED, "info", ""),
+    ):
+        node.learn({"event": event, "level": level, "step": 1})
+        assert node.last_words == told
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])

@@ -53,9 +53,7 @@ async def start_heedless(
 ) -> Daemon:
     """A host that heeds no roster, and brings none."""
     with monkeypatch.context() as patched:
-        patched.setattr(
-            Enrolment, "open", classmethod(lambda cls, settings, _: cls(None, "", settings.node.state, None))
-        )
+        patched.setattr(Enrolment, "open", classmethod(lambda cls, settings, _: cls(None, "", settings.node.state)))
         return await closed.start(name, peers, **{"clients": 3} | run)
 
 

@@ -49,6 +49,7 @@ class LoggedNode:
     shown: dict[str, str] = field(default_factory=dict)
     """Other values of its algorithm's progress, by column."""
     last_words: str = ""
+    """Its last fault, unless that has passed: to be told at the end."""
     results: list[dict[str, Any]] = field(default_factory=list)
     """The results of the runs that have ended."""
 
@@ -63,7 +64,10 @@ class LoggedNode:
     def learn(self, facts: dict[str, Any]) -> None:
         """facts: of a line of its log."""
         event = facts.get("event", "")
-        self.last_words = _complaint(str(event), facts.get("level"), self.last_words)
+        if facts.get("level") in ("critical", "error"):
+            self.last_words = str(event)
+        elif event == RECOVERED:
+            self.last_words = ""
         match event:
             case "loading" | "draining" | "waiting" | "finished":
                 self.phase = event
@@ -263,13 +267,6 @@ def _arrow(before: float | None, after: float | None) -> str:
 def _short(value: float) -> str:
     """A figure in few characters: the perplexity of a run that went wrong has up to 305 digits."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}" if abs(value) < 1e6 else f"{value:.0e}"
-
-
-def _complaint(event: str, level: Any, before: str) -> str:
-    """What is still to be told of a node at the end, after an event: its last fault, unless that has passed."""
-    if level in ("critical", "error"):
-        return event
-    return "" if event == RECOVERED else before
 
 
 def _shown_of(progress: dict[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ and a host begins with the last run that has one.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,6 @@ class Stage:
 
     @property
     def state(self) -> Path:
-        """The folder of this run."""
         return self.settings.node.state
 
     def folder(self, position: int) -> Path:
@@ -80,7 +79,7 @@ def load_course(path: Path, flags: Mapping[str, Any] | None = None) -> tuple[Sta
     if len(set(runs)) < len(runs):
         raise ConfigError(f"{path}: two runs of the course are the same; give one of them another [run] name.")
     names, key_folder = tuple(one.run.name for one in loaded), loaded[0].node.state
-    return tuple(Stage(one, key_folder, k, runs, names) for k, one in enumerate(_place(loaded, runs)))
+    return tuple(_place([Stage(one, key_folder, k, runs, names) for k, one in enumerate(loaded)]))
 
 
 def current(course: tuple[Stage, ...]) -> Stage:
@@ -131,33 +130,27 @@ def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
         settings = combine(layer, flags, str(following), folder)
         yield settings
         following = settings.node.then if isinstance(settings.node.then, Path) else None
-        layer, flags = _inherited(layer), {**flags, "node": _of_the_host(flags.get("node", {}))}
+        layer, flags = _of_the_host(layer), {**flags, **_of_the_host({"node": flags.get("node", {})})}
 
 
-def _inherited(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that the next file inherits."""
-    kept = {name: table for name, table in layer.items() if name != "run"}
-    return kept | {"node": _of_the_host(kept.get("node", {}))}
+def _of_the_host(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the next run inherits."""
+    node = {key: value for key, value in layer.get("node", {}).items() if key not in OF_ONE_RUN}
+    return {name: table for name, table in layer.items() if name != "run"} | {"node": node}
 
 
-def _of_the_host(node: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in node.items() if key not in OF_ONE_RUN}
-
-
-def _place(loaded: list[Settings], runs: tuple[str, ...]) -> Iterator[Settings]:
+def _place(stages: list[Stage]) -> Iterator[Stage]:
     """The same runs, each with its folders on this host."""
-    for k, settings in enumerate(loaded):
-        node, changes = settings.node, dict[str, Any]()
-        if k:
-            changes["state"] = loaded[0].node.state / f"run-{runs[k]}"
+    for k, stage in enumerate(stages):
+        settings = stage.settings
+        node, changes = settings.node, {"state": stage.folder(k)}
         if k and settings.run.model == PREVIOUS and node.model_path is None:
-            changes["model_path"] = _model_of(k - 1, loaded, runs)
-        if k + 1 < len(loaded) and loaded[k + 1].run.model == PREVIOUS and node.export is None:
-            changes["export"] = _model_of(k, loaded, runs)
-        yield settings.model_copy(update={"node": node.model_copy(update=changes)})
+            changes["model_path"] = _model_of(stages[k - 1])
+        if k + 1 < len(stages) and stages[k + 1].settings.run.model == PREVIOUS and node.export is None:
+            changes["export"] = _model_of(stage)
+        yield replace(stage, settings=settings.model_copy(update={"node": node.model_copy(update=changes)}))
 
 
-def _model_of(k: int, loaded: list[Settings], runs: tuple[str, ...]) -> Path:
+def _model_of(stage: Stage) -> Path:
     """The folder of the model with which a run has ended."""
-    state = loaded[0].node.state / f"run-{runs[k]}" if k else loaded[0].node.state
-    return loaded[k].node.export or state / MODEL_FOLDER
+    return stage.settings.node.export or stage.folder(stage.position) / MODEL_FOLDER

@@ -183,25 +183,14 @@ class RunSettings(Section):
         return {key: value for key, value in dump(self).items() if key == self.mode or key not in self.algorithms()}
 
     @classmethod
-    def table_of(cls, key: str, mode: str | None = None) -> str | None:
-        """The table that has this key: "run", or one within it such as "run.objective"; None if none has it.
-
-        mode: of the algorithms whose tables have it, this one is meant (None: the default).
-        """
-        if key in cls.model_fields:
-            return "run"
-        tables = sections_of(cls)
-        selected = mode or cls.model_fields["mode"].default
-        names = sorted(tables, key=lambda name: name != selected)  # that one first, else as they stand
-        return next((f"run.{name}" for name in names if key in tables[name].model_fields), None)
-
-    @classmethod
     def place(cls, keys: Tables) -> dict[str, Any]:
-        """Puts keys, given by their bare names, into their tables. A value that is a table already stays as it is."""
-        placed: dict[str, Any] = {}
+        """Puts keys, given by their bare names, into their tables, that of the mode before others. A value that is a
+        table already stays as it is."""
+        placed, mode = dict[str, Any](), keys.get("mode", cls.model_fields["mode"].default)
+        tables = sorted(sections_of(cls).items(), key=lambda named: named[0] != mode)
         for key, value in keys.items():
-            _, _, table = (cls.table_of(key, keys.get("mode")) or "run").partition(".")
-            placed = merge(placed, {table: {key: value}} if table else {key: value})
+            names = [name for name, table in tables if key in table.model_fields and key not in cls.model_fields]
+            placed = merge(placed, {names[0]: {key: value}} if names else {key: value})
         return placed
 
     @classmethod

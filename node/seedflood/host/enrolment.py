@@ -24,8 +24,8 @@ _log = structlog.stdlib.get_logger("seedflood")
 class Enrolment:
     """gate: asks the newest roster."""
 
-    def __init__(self, operator: bytes | None, run: str, state: Path, roster: Roster | None) -> None:
-        self.gate = Gate(verify, operator, run, roster, time.time)
+    def __init__(self, operator: bytes | None, run: str, state: Path) -> None:
+        self.gate = Gate(verify, operator, run, None, time.time)
         self._operator = operator
         self._run = run
         self._state = state
@@ -35,8 +35,8 @@ class Enrolment:
         """Reads what there is. Raises ConfigError if this host cannot take part."""
         run, state = settings.run, settings.node.state
         if run.operator is None:
-            return cls(None, run.name, state, None)
-        enrolment = cls(bytes.fromhex(run.operator), run.name, state, None)
+            return cls(None, run.name, state)
+        enrolment = cls(bytes.fromhex(run.operator), run.name, state)
         kept_file = state / ROSTER_FILE
         given, kept = enrolment.read(settings.node.roster), enrolment.read(kept_file if kept_file.exists() else None)
         known = [one for one in (given, kept) if one is not None]

@@ -19,8 +19,6 @@ class HttpAddress:
 
     address: str
     origin: str
-    name: str
-    pid: int
 
 
 def keep_http_address(state: Path, http_address: HttpAddress) -> None:
@@ -36,7 +34,7 @@ def find_http_address(state: Path) -> HttpAddress | None:
     """Reads the file. None if there is none, or if it is of another version."""
     try:
         facts = json.loads((state / HTTP_FILE).read_text())
-        return HttpAddress(str(facts["address"]), str(facts["origin"]), str(facts["name"]), int(facts["pid"]))
+        return HttpAddress(str(facts["address"]), str(facts["origin"]))
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

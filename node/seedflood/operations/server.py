@@ -14,7 +14,6 @@ import contextlib
 import ipaddress
 import json
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -90,8 +89,7 @@ class OperationsServer:
         await web.SockSite(self._runner, listening).start()
         host, port = listening.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        http_address = HttpAddress(self.address, fingerprint(self._hub.origin), node.name, os.getpid())
-        keep_http_address(node.state, http_address)
+        keep_http_address(node.state, HttpAddress(self.address, fingerprint(self._hub.origin)))
 
     async def close(self) -> None:
         if self._runner is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from seedflood.protocol.frontier import Frontier, Held, Span
-from seedflood.protocol.origin import OriginId
+from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
@@ -78,7 +78,7 @@ class BundleJournal(Journal):
 
     def count(self) -> int:
         """How many bundles there are."""
-        return self._bundles.count_all()
+        return self._bundles.total
 
     def last_step(self, origin: OriginId) -> int:
         """The greatest step that is held of the origin; -1 if none."""
@@ -119,7 +119,7 @@ class BundleJournal(Journal):
 
     def overlapping(self, bundle: Bundle) -> Iterator[Bundle]:
         """The bundles of the same origin, but those in sums, that cover one of the steps that this one covers."""
-        for one in self._bundles.since(bundle.origin, bundle.first_covered):
+        for one in self._bundles.read(bundle.origin, bundle.first_covered, STEP_MAX):
             if one.first_covered <= bundle.last and self._is_single(one):
                 yield one
             if one.step > bundle.last:

@@ -84,7 +84,7 @@ class Bundles:
         self._gaps: dict[OriginId, tuple[int, int]] = {}
         """For each origin, steps (first, last) that no strand has: from behind the bundle that was added last up to the
         next strand. A bundle for one of them is new without a look into the table."""
-        self._count = self._count_before = count
+        self.total = self._total_before = count
         """How many bundles there are now, and before the open group, which may be rolled back. To count them anew would
         read all rows."""
         self._group = 0
@@ -93,7 +93,7 @@ class Bundles:
     def add(self, bundles: Iterable[Bundle]) -> int:
         """Writes the bundles that are new, and returns how many these are. Raises JournalError if one differs from the
         bundle that is there."""
-        self._remember_count()
+        self._remember_total()
         new = 0
         strands: list[list[Bundle]] = []
         latest: dict[OriginId, list[Bundle]] = {}
@@ -116,40 +116,37 @@ class Bundles:
                 latest[origin] = strand = [bundle]
                 strands.append(strand)
         self._insert(strands)
-        self._count += new
+        self.total += new
         return new
 
     def delete(self, stretches: Iterable[Stretch]) -> int:
         """Deletes the strands of these stretches. Returns how many bundles these were."""
-        self._remember_count()
+        self._remember_total()
         deleted = 0
         for stretch in stretches:
             if there := self.count([stretch]):
                 origin, *steps = stretch
                 self._store.connection.execute(_DELETE, (signed(origin), *steps))
                 deleted += there
-        self._count -= deleted
+        self.total -= deleted
         return deleted
 
     def thin(self, held: Iterable[Held], first: int, last: int) -> list[Bundle]:
         """Deletes those bundles of the steps first..last that are held. Returns the others of these steps."""
         frontier = Frontier(held)
-        bundles = self.between(first, last)
+        found = (bundle for origin in self._origins() for bundle in self.read(origin, first, last))
+        bundles = [one for one in found if one.step >= first]  # one that begins earlier may end in these steps
         others = [bundle for bundle in bundles if not frontier.holds(bundle.origin, bundle.step)]
         self.delete((origin, first, last, STEP_MAX) for origin in {bundle.origin for bundle in bundles})
         self.add(others)
         return others
 
     def find(self, origin: OriginId, step: int) -> Bundle | None:
-        return next((one for one in self._read(origin, step, step) if one.step == step), None)
-
-    def since(self, origin: OriginId, step: int) -> Iterator[Bundle]:
-        """The bundles of an origin that tell of this step or a later one, in order."""
-        return self._read(origin, step, STEP_MAX)
+        return next((one for one in self.read(origin, step, step) if one.step == step), None)
 
     def cut(self, origin: OriginId, first: int, last: int, *, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
         """Deletes those bundles of an origin that tell of the steps first..last and are meant. Returns them."""
-        gone = [bundle for bundle in self._read(origin, first, last) if is_meant(bundle)]
+        gone = [bundle for bundle in self.read(origin, first, last) if is_meant(bundle)]
         for bundle in gone:
             (row,) = self._page(origin, bundle.step, bundle.step, 1)
             rest = [one for one in self._decode([row]) if one.step != bundle.step]
@@ -159,9 +156,6 @@ class Bundles:
 
     def count(self, stretches: Iterable[Stretch]) -> int:
         return sum(int(self._store.rows(_COUNT, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
-
-    def count_all(self) -> int:
-        return self._count
 
     def last(self, origin: OriginId) -> int:
         """The greatest step that is there; -1 if none."""
@@ -179,15 +173,6 @@ class Bundles:
         while rows := self._store.rows(_REPLAY, number, count):
             number, count = rows[-1][-1], _count_next(rows)
             yield from self._decode([row[:-1] for row in rows])
-
-    def between(self, first: int, last: int) -> list[Bundle]:
-        """The bundles of all origins that begin at one of the steps first..last."""
-        return [
-            bundle
-            for origin in self._origins()
-            for bundle in self._read(origin, first, last)
-            if bundle.step >= first  # a bundle that begins earlier may end in these steps
-        ]
 
     def missing(self, held: Frontier, limit: int, first: int = 0, last: int = STEP_MAX) -> Iterator[list[Bundle]]:
         """The bundles of the steps first..last that are not held, per origin by step, in batches of up to `limit`. One
@@ -227,15 +212,15 @@ class Bundles:
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
         return self._store.rows(_SELECT, signed(origin), step if start is None else start, last, count)
 
-    def _remember_count(self) -> None:
+    def _remember_total(self) -> None:
         """Called before each change: keeps the count as it was when the open group began."""
         if self._group != self._store.group:
-            self._group, self._count_before = self._store.group, self._count
+            self._group, self._total_before = self._store.group, self.total
 
     def _forget_what_was_undone(self) -> None:
         self._gaps.clear()
         if self._group == self._store.group:
-            self._count = self._count_before
+            self.total = self._total_before
 
     def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
         """May the bundle be appended to the strand?"""
@@ -267,8 +252,8 @@ class Bundles:
             )
         return there is not None
 
-    def _read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
-        """The bundles of an origin that overlap with the steps first..last."""
+    def read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
+        """The bundles of an origin that tell of one of the steps first..last, in order."""
         ((start,),) = self._store.rows(_BEFORE, signed(origin), first)
         start, count = first if start is None else start, FIRST_STRANDS
         while rows := self._store.rows(_SELECT, signed(origin), start, last, count):
