@@ -21,7 +21,7 @@ from seedflood.transport.credentials import plain_text
 from seedflood.transport.door import HALF_OPEN_MAX
 from seedflood.transport.link import AS_BEFORE, RECEIVED_BUNDLES
 from seedflood.transport.queue import QUEUE_BYTES_MAX
-from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH, bind, make_server
+from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH, SERVER_OPTIONS, bind, make_server
 
 
 async def test_both_sides_learn_the_other_hello(make_node) -> None:
@@ -646,6 +646,31 @@ async def test_a_peer_that_does_not_read_gets_the_newest_messages_of_an_algorith
         assert len(heard) + dropped == count
         call.cancel()
     await b.until(lambda: not b.linked)
+
+
+async def test_a_stream_on_which_nothing_is_said_for_long_is_kept(monkeypatch) -> None:
+    """gRPC's pings are all that there is on a connection for contents between two of them."""
+
+    def hurried(options):  # a ping each second
+        return [
+            (name, value // 15 if "e_time_ms" in name or "ping_interval" in name else value) for name, value in options
+        ]
+
+    async def accept(_, context: grpc.aio.ServicerContext) -> None:
+        await context.write(await context.read())
+        await context.read()
+
+    monkeypatch.setattr("seedflood.transport.server.SERVER_OPTIONS", hurried(SERVER_OPTIONS))
+    server = make_server(accept, accept)
+    port = bind(server, "127.0.0.1:0", plain_text())
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=hurried(CHANNEL_OPTIONS)) as channel:
+        call = channel.stream_stream(LINK_PATH)()
+        await call.write(b"here")
+        assert await call.read() == b"here"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(call.read(), 7)
+    await server.stop(0)
 
 
 async def test_a_port_in_use_is_named(make_node) -> None:

@@ -67,7 +67,7 @@ CHANNEL_OPTIONS: list[tuple[str, Any]] = [
 ]
 SERVER_OPTIONS: list[tuple[str, Any]] = [
     *_TUNING,
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", KEEPALIVE_MILLISECONDS // 3),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MILLISECONDS // 3),
     ("grpc.so_reuseport", 0),  # else two daemons share one port and each gets half of the peers
     ("grpc.max_concurrent_streams", 16),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),
