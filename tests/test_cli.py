@@ -389,6 +389,23 @@ def test_replicas_that_differ_are_a_fault_only_if_they_should_not(mode, said):
     assert is_sound(result) is (mode == "gasloc")
 
 
+@pytest.mark.parametrize(
+    ("mode", "options", "said"),
+    [
+        ("seedflood", ["--folder", "kept"], "generate --peers kept/node-1/peers.toml PROMPT"),
+        ("gasloc", ["--folder", "kept", "--export", "made"], "generate --model made PROMPT"),
+        ("gasloc", ["--folder", "kept"], None),
+    ],
+)
+def test_local_names_a_command_that_can_show_what_the_model_says(monkeypatch, capsys, mode, options, said):
+    result = {"run_id": "7b6c" * 8, "mode": mode, "digests_equal": True}
+    monkeypatch.setattr("seedflood.cluster.local.run_cluster", lambda plan, folder: result)
+    monkeypatch.setattr("seedflood.cluster.display.show_result", lambda result, console: None)
+    code, out, _ = run(monkeypatch, capsys, cli.main, "local", *options)
+    assert code == 0
+    assert said in out if said else "To see" not in out
+
+
 @pytest.mark.parametrize("command", ["local", "tune"])
 def test_commands_that_make_a_run_ask_for_the_task_that_columns_do_not_tell(monkeypatch, capsys, tmp_path, command):
     (tmp_path / "rows.csv").write_text("question,answer\na,b\nc,d\n")

@@ -158,7 +158,7 @@ def local(
 
         seedflood local --nodes 4 --topology ring --model ./opt-125m --task sst2 --data ./sst2 --steps 400
     """
-    from seedflood.cluster.display import is_sound, show_result
+    from seedflood.cluster.display import EXACT_MODE, is_sound, show_result
     from seedflood.cluster.local import run_cluster
     from seedflood.cluster.plan import ClusterPlan
 
@@ -192,10 +192,10 @@ def local(
         show_result(result, table_console())
         if export is not None:
             typer.echo(f"The model is in {export}.")
-        if folder is not None:
-            node = folder / "node-1" / "peers.toml"
+        source = f"--model {export}" if export else f"--peers {folder / 'node-1' / 'peers.toml'}" if folder else ""
+        if export is not None or (folder is not None and result["mode"] == EXACT_MODE):  # else no journal holds it
             words = "--chat PROMPT" if flags["run"]["objective"].get("task") == "chat" else "PROMPT"
-            typer.echo(f"To see what it says: {typed('seedflood')} generate --peers {node} {words}")
+            typer.echo(f"To see what it says: {typed('seedflood')} generate {source} {words}")
     if not is_sound(result):
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
