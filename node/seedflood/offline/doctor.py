@@ -67,7 +67,7 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
         yield _bad("settings", error)
         return
     settings = stage.settings
-    yield Check("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: equal on all hosts")
+    yield Check("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: to be equal on all hosts")
     yield _key(stage)
     yield _clock(stage)
     if listen := settings.node.listen_address:
