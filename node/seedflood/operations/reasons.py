@@ -19,7 +19,7 @@ _CLAUSES: dict[str, str] = {
     "end": "{name} has not ended the run, as others have",
     "away": "{name} is not linked, and may still lack updates",
     "agreement": "{name} has not confirmed that it holds the same updates",
-    "own replica": "its own replica is being rebuilt",
+    "own replica": "its own replica is being rebuilt or evaluated",
     "partner": "the parameters of {name} for the round have not come",
     "outcome": "{name} has not said whether their last exchange counts",
     "copy": "{name} takes a copy of the replica",

@@ -84,7 +84,7 @@ def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]
 def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:
     donor, since = node.fetch.donor, node.joining.since
     if not node.is_restored:
-        return Blocker("own replica", None, "its own replica, which is loaded", None, since)
+        return Blocker("own replica", None, "its own replica, which is loaded or evaluated", None, since)
     if node.fetch.is_adopting:
         return Blocker("own replica", None, "a copy, which is loaded", None, since)
     if donor is not None:
