@@ -194,6 +194,7 @@ def test_what_a_narrow_adapter_lacks_is_told(monkeypatch, capsys, peers, tmp_pat
         facts.append(json.loads(run_command(monkeypatch, capsys, *asked)[1]))
     assert [one["rank"] for one in facts] == [12, 2, 12]
     assert [one["left_out"] > 0.01 for one in facts] == [False, True, True]
+    assert ["norms and biases" in one.get("note", "") for one in facts] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,12 @@ def test_a_missing_model_is_told_in_one_sentence(monkeypatch):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["./model", "{}/model"])
+def test_a_path_that_leads_nowhere_is_not_looked_for_on_the_hub(tmp_path, name):
+    with pytest.raises(ModelError, match=r"there is no folder .*/model: correct the model's name"):
+        load_model(name.format(tmp_path))
+
+
 def test_a_folder_without_a_model_is_told_in_one_sentence(tmp_path):
     with pytest.raises(ModelError, match="Cannot load a model from folder") as caught:
         load_model(str(tmp_path))

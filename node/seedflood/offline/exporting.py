@@ -37,12 +37,11 @@ def export_adapter(
     made = make_adapter(
         trainer.replica, str(BUILT_IN.get(name, name)), rank=rank or RANK_MAX, is_linear_only=is_linear_only
     )
-    notes = f"The part of the change that this adapter of rank {made.rank} does not hold: {made.error:.2g}."
-    if not is_linear_only:
-        notes = " ".join([notes, WHOLE, *([TIED] if made.is_tied else [])])
-    path = made.write(folder, model_card(_learned(settings, trainer, steps), "adapter", notes))
+    held = f"The part of the change that this adapter of rank {made.rank} does not hold: {made.error:.2g}."
+    note = "" if is_linear_only else f"{WHOLE} {TIED}" if made.is_tied else WHOLE
+    path = made.write(folder, model_card(_learned(settings, trainer, steps), "adapter", f"{held} {note}".rstrip()))
     facts = {"folder": str(path), "steps": steps, "digest": trainer.digest().hex()}
-    return {**facts, "rank": made.rank, "left_out": made.error}
+    return {**facts, "rank": made.rank, "left_out": made.error, **({"note": note} if note else {})}
 
 
 def _learned(settings: Settings, trainer: Trainer, steps: int) -> Learned:

@@ -175,6 +175,8 @@ def _read(location: str) -> tuple[Any, Any]:
     """Reads local files; asks the hub only if they are missing."""
     if is_gguf := location.endswith(GGUF_SUFFIX):
         _check_gguf(location)
+    elif location.startswith((".", "/")) and not Path(location).exists():
+        raise ModelError(f"there is no folder {location}: correct the model's name.")
     try:
         with nullcontext() if Path(location).exists() else hub.reading("model", location):
             return _read_files(location, local_files_only=True)
