@@ -5,6 +5,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EVERYWHERE = "every host"
+STEPS = "SEEDFLOOD__RUN__STEPS"
+"""Of the environment, which is stronger than files: so a test takes fewer steps by the commands that are written."""
+
 BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\*\*(?P<word>\w+)\*\*", re.MULTILINE)
 

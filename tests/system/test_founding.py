@@ -45,7 +45,10 @@ def run(space: str, folder: Path, command: str) -> str:
     return ran.stdout
 
 
-def test_three_hosts_and_one_that_is_invited_end_with_one_digest(spaces: dict[str, str], hosts: Hosts, tmp_path: Path):
+def test_three_hosts_and_one_that_is_invited_end_with_one_digest(
+    spaces: dict[str, str], hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(recipe.STEPS, "200")
     init, start, invite, join = recipe.closed_run()
     run_folder = tmp_path / "run"
     install(tmp_path)

@@ -168,7 +168,10 @@ def test_two_hosts_behind_nat_and_a_relay_end_a_run_with_one_digest(hosts: Hosts
     assert linked == {"h0": {"relay0"}, "h1": {"relay0"}, "relay0": {"h0", "h1"}}
 
 
-def test_the_readmes_two_laptops_and_a_small_server_end_with_one_digest(hosts: Hosts, nat: Network, tmp_path: Path):
+def test_the_readmes_two_laptops_and_a_small_server_end_with_one_digest(
+    hosts: Hosts, nat: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(recipe.STEPS, "100")
     init, relay, start = recipe.with_a_relay()
     address, server = nat.attach(0)
     spaces = {"server": server, "ada": nat.attach_behind_nat(0), "bob": nat.attach_behind_nat(1)}
