@@ -44,7 +44,7 @@ def test_no_copy_of_a_row_that_is_held_out_is_trained_on():
 
 
 def test_rows_that_are_all_the_same_cannot_be_divided():
-    with pytest.raises(DataError, match="rows has only one row: one is needed to train, and another to evaluate"):
+    with pytest.raises(DataError, match="rows has only one row, 9 times: one is needed to train, and another to"):
         hold_out(table(ROWS[:1] * 9), "rows")
 
 

@@ -95,7 +95,8 @@ def hold_out(table: Table, name: str) -> Splits:
     hashes = [hashlib.sha256(row.spelled()).digest() for row in table.rows]
     distinct = sorted(set(hashes))
     if len(distinct) < 2:
-        raise DataError(f"{name} has only one row: one is needed to train, and another to evaluate.")
+        times = f", {len(hashes)} times" if len(hashes) > 1 else ""
+        raise DataError(f"{name} has only one row{times}: one is needed to train, and another to evaluate.")
     least = max(1, min(HELD_OUT_MIN, len(distinct) // 4))
     chosen = set(distinct[: min(HELD_OUT_MAX, max(least, len(distinct) // HELD_OUT_DIVISOR))])
     held = {one: row for one, row in zip(hashes, table.rows, strict=True) if one in chosen}
