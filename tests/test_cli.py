@@ -236,10 +236,11 @@ def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
     assert "--peers or --model" in " ".join(err.split())
 
 
-def test_tune_does_not_leave_out_in_silence_what_is_said_besides_a_file(monkeypatch, capsys):
-    code, out, err = run(monkeypatch, capsys, cli.main, "tune", "--peers", "peers.toml", "--data", "rows.jsonl")
+@pytest.mark.parametrize(("flag", "value"), [("--data", "rows.jsonl"), ("--nodes", "4"), ("--train-examples", "64")])
+def test_tune_does_not_leave_out_in_silence_what_is_said_besides_a_file(monkeypatch, capsys, flag, value):
+    code, out, err = run(monkeypatch, capsys, cli.main, "tune", "--peers", "peers.toml", flag, value)
     assert (code, out) == (ExitCode.USAGE, "")
-    assert "--peers tells the run: give --set" in err
+    assert f"--peers tells the run: in place of {flag} give --set" in " ".join(err.split())
 
 
 @pytest.mark.parametrize("override", ["rank=3", "run.seedflood.rank"])

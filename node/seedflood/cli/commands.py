@@ -192,10 +192,12 @@ def local(
         show_result(result, table_console())
         if export is not None:
             typer.echo(f"The model is in {export}.")
-        source = f"--model {export}" if export else f"--peers {folder / 'node-1' / 'peers.toml'}" if folder else ""
-        if export is not None or (folder is not None and result["mode"] == EXACT_MODE):  # else no journal holds it
+        learned = None if export is None else f"--model {export}"
+        if export is None and folder is not None and result["mode"] == EXACT_MODE:  # of others no journal holds it
+            learned = f"--peers {folder / 'node-1' / 'peers.toml'}"
+        if learned is not None:
             words = "--chat PROMPT" if flags["run"]["objective"].get("task") == "chat" else "PROMPT"
-            typer.echo(f"To see what it says: {typed('seedflood')} generate {source} {words}")
+            typer.echo(f"To see what it says: {typed('seedflood')} generate {learned} {words}")
     if not is_sound(result):
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 

@@ -21,8 +21,12 @@ from seedflood.cli.options import (
 from seedflood.config import check_folders, load_settings, merge
 from seedflood.errors import UsageError
 
+OF_THE_RUN = ("nodes", "model", "task", "data", "train_examples", "seed")
+"""Flags that tell a run, which --peers does, too."""
+
 
 def tune(
+    context: typer.Context,
     peers: Annotated[
         Path | None,
         typer.Option(
@@ -54,8 +58,11 @@ def tune(
     """
     chosen = _parse_rates(rates)
     flags = parse_overrides(overrides)
-    if peers is not None and (nodes, model, task, data, train_examples, seed) != (4, "embedded", None, None, 1024, 1):
-        raise UsageError("--peers tells the run: give --set SECTION.KEY=VALUE for what is to be another, and no flag.")
+    sources = {name: context.get_parameter_source(name) for name in OF_THE_RUN}
+    told = next((name for name, source in sources.items() if source and source.name == "COMMANDLINE"), None)
+    if peers is not None and told is not None:
+        flag = "--" + told.replace("_", "-")
+        raise UsageError(f"--peers tells the run: in place of {flag} give --set SECTION.KEY=VALUE.")
     if peers is None:
         run = {
             "model": model,

@@ -130,13 +130,13 @@ def _read(path: Path, flags: Mapping[str, Any]) -> Iterator[Settings]:
         settings = combine(layer, flags, str(following), folder)
         yield settings
         following = settings.node.then if isinstance(settings.node.then, Path) else None
-        layer, flags = _of_the_host(layer), {**flags, **_of_the_host({"node": flags.get("node", {})})}
+        kept = {name: table for name, table in layer.items() if name != "run"}
+        layer, flags = ({**one, "node": _of_the_host(one.get("node", {}))} for one in (kept, flags))
 
 
-def _of_the_host(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that the next run inherits."""
-    node = {key: value for key, value in layer.get("node", {}).items() if key not in OF_ONE_RUN}
-    return {name: table for name, table in layer.items() if name != "run"} | {"node": node}
+def _of_the_host(node: Mapping[str, Any]) -> dict[str, Any]:
+    """What the next run inherits of `[node]`."""
+    return {key: value for key, value in node.items() if key not in OF_ONE_RUN}
 
 
 def _place(stages: list[Stage]) -> Iterator[Stage]:

@@ -19,7 +19,8 @@ from seedflood.transport.budget import Use
 
 
 class FloodEngine(Engine):
-    """The driver's observer."""
+    """It is the observer of its driver. What it computes, and what follows from a closed window, trainer and relay say
+    themselves."""
 
     node: Node
     driver: SeedfloodDriver
@@ -39,7 +40,7 @@ class FloodEngine(Engine):
     def _put(self, job: Job) -> None: ...
 
     def _connect(self, shell: Shell, node: Node) -> None:
-        """Makes the driver. What is not here of its observer, others do."""
+        """Makes the driver. What of `seams.Observer` is no method here, is that of the daemon or the telemetry."""
         self._shell, self.node = shell, node
         daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
         self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed

@@ -33,12 +33,9 @@ from collections.abc import Sequence
 
 from seedflood.config import SeedfloodSettings
 
-DIRECTION_RATE_PARAMETERS, DIRECTION_RATE_ROOT = 2000.0, 0.372
-"""The rate of steps along seeded directions, times the number of parameters; in small models, times the root of it:
-such steps move all weights."""
-
-GRADIENT_RATE_PARAMETERS, GRADIENT_RATE_ROOT = 200.0, 0.125
-"""The rate of gradients with the plain sum, times the number of parameters; in small models, times the root of it."""
+DIRECTION_RATES, GRADIENT_RATES = (2000.0, 0.372), (200.0, 0.125)
+"""The rates of steps along seeded directions, and of gradients with the plain sum: times the number of parameters, and
+in small models times the root of it. Such steps move all weights."""
 
 ADAM_RATE = 4.0
 """The rate of Adam, times the root of (matrices x rank^3)."""
@@ -58,6 +55,5 @@ def default_learning_rate(
     if settings.has_adam:
         matrices = sum(len(shape) == 2 for shape in shapes)
         return ADAM_RATE / math.sqrt(max(1, matrices) * settings.rank**3)  # exact: a root is rounded correctly
-    if settings.estimate != "gradient":
-        return min(DIRECTION_RATE_PARAMETERS / parameters_count, DIRECTION_RATE_ROOT / math.sqrt(parameters_count))
-    return min(GRADIENT_RATE_PARAMETERS / parameters_count, GRADIENT_RATE_ROOT / math.sqrt(parameters_count))
+    by_number, by_root = GRADIENT_RATES if settings.estimate == "gradient" else DIRECTION_RATES
+    return min(by_number / parameters_count, by_root / math.sqrt(parameters_count))
