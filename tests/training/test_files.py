@@ -184,6 +184,14 @@ def test_a_csv_file_may_have_a_column_without_a_name(tmp_path):
     assert columns(read_file(tmp_path / "rows.csv")) == [{"text": "a film", "label": "1", "": ""}]
 
 
+@pytest.mark.parametrize(
+    ("name", "pack"), [("rows.jsonl", bytes), ("rows.jsonl.gz", gzip.compress), ("rows.jsonl.bz2", bz2.compress)]
+)
+def test_a_list_of_rows_is_read_though_its_name_promises_lines(tmp_path, name, pack):
+    (tmp_path / name).write_bytes(pack(b'[\n {"a": 1},\n {"a": 2}\n]\n'))
+    assert columns(read_file(tmp_path / name)) == [{"a": 1}, {"a": 2}]
+
+
 def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):
     folder = write(tmp_path, "train.jsonl", "validation.jsonl")
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress((tmp_path / "train.jsonl").read_bytes()))
@@ -208,7 +216,8 @@ def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):
         ("rows.csv", "a,b\nü,1\n".encode("latin-1"), r"rows\.csv is not text in UTF-8: save it as UTF-8"),
         ("rows.txt", b"\xff\xfe", r"rows\.txt is not text in UTF-8"),
         ("rows.json", b'[{"a": 1}, 2]', "line 2: not a JSON object"),
-        ("rows.json", b'[{"a": 1}', r"line 1: not valid JSON"),
+        ("rows.json", b'[{"a": 1},\n{"a": 2}', r"line 2: not valid JSON \(Expecting ',' delimiter\)"),
+        ("rows.jsonl", b'[{"a": 1},\n{"a" 2}]', r"line 2: not valid JSON \(Expecting ':' delimiter\)"),
         ("rows.jsonl", b'{"a": 1}\n["a"]\n', "line 2: not a JSON object"),
         ("rows.jsonl", b'{"a": "\\ud83d\\ude00"}\n{"a": "\\ud83d"}\n', "line 2: half of a character"),
         ("rows.json", b'[{"a": "\\uD83D"}]', "line 1: half of a character"),

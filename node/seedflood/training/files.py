@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from seedflood.errors import DataError
 from seedflood.training.rows import Reader, Row, Table, rows_in_memory
@@ -111,17 +111,24 @@ def _complaint(path: Path, error: Exception) -> str:
 
 
 def _read_json_lines(path: Path) -> Table:
+    """One object per line, or a list of objects as in .json."""
     with _open(path) as lines:
-        return Table([_parse(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()])
+        if lines.peek(1)[:1] == b"[":
+            return _read_json(path)
+        numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
+        parsed = ((_parse(line, path, number), number, _has_halves(line)) for number, line in numbered if line)
+        return Table([_checked(columns, path, number, has_halves=halves) for columns, number, halves in parsed])
 
 
-def _parse(line: bytes, path: Path, number: int) -> Row:
+def _parse(text: bytes, path: Path, line: int = 1) -> Any:
+    """line: where the text begins in the file."""
     try:
-        columns = json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        problem = error.msg if isinstance(error, json.JSONDecodeError) else "not text in UTF-8"
-        raise Row({}, str(path), number).error(f"not valid JSON ({problem}): correct or remove this line.") from error
-    return _checked(columns, path, number, has_halves=_has_halves(line))
+        problem = "not text in UTF-8"
+        if isinstance(error, json.JSONDecodeError):
+            problem, line = error.msg, line + error.lineno - 1
+        raise Row({}, str(path), line).error(f"not valid JSON ({problem}): correct or remove this line.") from error
 
 
 def _checked(columns: Any, path: Path, number: int, *, has_halves: bool) -> Row:
@@ -146,8 +153,10 @@ def _read_json(path: Path) -> Table:
     with _open(path) as file:
         text = file.read()
     try:
-        whole = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        whole = _parse(text, path)
+    except DataError:
+        if text.startswith(b"["):
+            raise
         return _read_json_lines(path)
     lists = [value for value in whole.values() if isinstance(value, list)] if isinstance(whole, dict) else [whole]
     rows = lists[0] if len(lists) == 1 and isinstance(lists[0], list) else [whole]
@@ -220,12 +229,12 @@ def of_dataset(found: Any, name: str) -> Table:
     return Table(rows_in_memory(found, name), names)
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> io.BufferedReader:
     opener = OPENERS.get(path.suffix.lower())
     return path.open("rb") if opener is None else opener(path)
 
 
-def _open_zstd(path: Path) -> BinaryIO:
+def _open_zstd(path: Path) -> io.BufferedReader:
     import pyarrow
 
     return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
