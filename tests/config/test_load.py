@@ -219,6 +219,8 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[node]\nlisten = "upnp:0"\n', ['"upnp:0" names no port', '"upnp:7070"']),
         ('[node]\nlisten = "upnp"\n', ['"upnp"', "host:port"]),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
+        ('[node]\ndevice = "gpu"\n', ['"gpu" is no device', '"cuda:1"']),
+        ("[run]\nbatch_size = 100000000\n", ["batch_size", "65536"]),
         ("[run]\nsteps = 7\n[run.seedflood]\nlocal_steps = 2\n", ["multiples", "[run.seedflood]", "local_steps"]),
         ('[[peers]]\naddress = "b:1"\norigin = "5"\n', ['"origin"', "64 hex digits", "seedflood keygen"]),
         ("[run\n", ["TOML", "line 1"]),

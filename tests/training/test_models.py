@@ -67,11 +67,6 @@ def test_a_broken_weights_file_is_told_in_one_sentence(tmp_path):
         load_model(str(folder))
 
 
-def test_an_unknown_device_is_refused():
-    with pytest.raises(ModelError, match='"gpu" is no device'):
-        prepare_model(tiny_model("opt"), None, device="gpu")
-
-
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -139,6 +139,13 @@ class NodeSettings(Section):
             raise ValueError(f'"{value}" names no port; write the one that others dial, for example "upnp:7070"')
         return value if value == "" else check_address(value)
 
+    @field_validator("device")
+    @classmethod
+    def _check_device(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+            raise ValueError(f'"{value}" is no device; write "auto", "cpu", "cuda" or "cuda:1"')
+        return value
+
     @field_validator("shard")
     @classmethod
     def _check_shard(cls, value: str | None) -> str | None:

@@ -118,7 +118,9 @@ class RunSettings(Section):
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: whatever is drawn follows from it.")
     clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")
     steps: int = Field(400, ge=1, le=2**40, description="Length of the run.")
-    batch_size: int = Field(16, ge=1, description='Rows per origin and step; of task "reward" 4 prompts by default.')
+    batch_size: int = Field(
+        16, ge=1, le=65_536, description='Rows per origin and step; of task "reward" 4 prompts by default.'
+    )
     train_examples: int | None = Field(None, ge=1, description="Training rows of all hosts together (default: all).")
     objective: ObjectiveSettings = ObjectiveSettings()
     seedflood: SeedfloodSettings = SeedfloodSettings()

@@ -259,10 +259,7 @@ def _check_gguf(location: str) -> None:
 
 
 def _device(device: str) -> torch.device:
-    try:
-        target = torch.device(device)
-    except RuntimeError as error:
-        raise ModelError(f'"{device}" is no device: use "cpu" or "cuda".') from error
+    target = torch.device(device)
     if target.type == "cuda" and not torch.cuda.is_available():
         raise ModelError(
             'device = "cuda", but torch finds no CUDA device: use "cpu", or install a CUDA build of torch.'
