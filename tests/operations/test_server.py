@@ -169,6 +169,16 @@ async def test_a_peer_that_is_not_there_is_being_dialled(cluster, http):
     assert (link["state"], link["address"], link["origin"]) == ("dialling", "127.0.0.1:9", None)
 
 
+async def test_a_peer_that_only_dials_us_is_away_when_it_is_not_there(cluster, http):
+    a = await cluster.start("a", [], PAIR)
+    b = await cluster.start("b", ["a"], PAIR)
+    await cluster.until(lambda: a.node.step >= 3)
+    await b.close()
+    await cluster.until(lambda: a.node.blockers(0.0) != ())
+    (link,) = (await status_of(http, a))["links"]
+    assert (link["state"], link["peer"], link["address"]) == ("away", "b", None)
+
+
 async def test_curves_and_events_outlive_a_restart(cluster, http):
     run = {"clients": 1, "steps": 400}
     a = await cluster.start("a", [], run)

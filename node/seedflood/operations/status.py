@@ -36,8 +36,9 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               frozen | cut | settled; held: steps; content: digest of what is held from step `since` on; the names of
               other hosts: who holds the same, who does not or does not say, and who cannot be reached
     links     [{peer, origin, address, state, bytes_sent, bytes_received, pull_bytes_received, updates_dropped,
-              hop_seconds, connected_at, seen_as, may_dial_us, may_be_dialled}]; state: connected | dialling; seen_as:
-              the address under which a peer that we dial sees us; could it dial us there, and could we dial it back?
+              hop_seconds, connected_at, seen_as, may_dial_us, may_be_dialled}]; state: connected | dialling | away
+              (only the other side dials); seen_as: the address under which a peer that we dial sees us; could it dial
+              us there, and could we dial it back?
     updates   originated, received, duplicate, applied, late, rejected {reason: n}: since the process began; all but
               rejected are null if the algorithm has no updates
     delays    hop_seconds_p50, hop_seconds_p99
@@ -332,7 +333,7 @@ def _link(link: LinkState, view: View) -> dict[str, Any]:
         "peer": link.peer,
         "origin": fingerprint(link.origin) if link.origin is not None else None,
         "address": link.address,
-        "state": "connected" if link.is_connected else "dialling",
+        "state": "connected" if link.is_connected else "away" if link.address is None else "dialling",
         "bytes_sent": link.bytes_sent,
         "bytes_received": link.bytes_received,
         "pull_bytes_received": link.pull_bytes_received,
