@@ -81,6 +81,13 @@ def test_blocks_grow_with_the_steps_before_them():
     assert max(lengths) == 16
 
 
+@pytest.mark.parametrize(("noise", "is_back"), [((0.2, 0.02), True), ((0.2, 0.2), False)])
+def test_of_two_origins_neither_can_keep_the_other_from_seeing_a_rise(noise, is_back):
+    """One of them has batches that differ much."""
+    course = blocks(0.9, 0.5, *[0.6] * PATIENCE, origins=2, noise=numpy.array(noise))
+    assert bool(heard(course)[1]) == is_back
+
+
 def test_fewer_blocks_that_are_worse_change_nothing():
     control, acts = heard(blocks(0.9, 0.2, *[0.6] * (PATIENCE - 1), 0.2, *[0.6] * (PATIENCE - 1)))
     assert acts == []
