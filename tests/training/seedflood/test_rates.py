@@ -51,6 +51,5 @@ def test_seeded_directions_have_the_rates_that_small_models_learn_best_at(
 
 
 def test_seeded_directions_have_a_rate_that_does_not_spoil_a_real_model() -> None:
-    """Gemma 3 270M was spoilt by 2.3e-5 within 80 steps, kept what it had learned with 7.5e-6, and learned less with
-    4.5e-6."""
-    assert 5e-6 < default_learning_rate(SeedfloodSettings(), [(268_098_176,)]) < 8e-6
+    """Gemma 3 270M was spoilt by 2.3e-5 within 80 steps; with 7.5e-6 it learned SST-2, and unlearned TREC."""
+    assert 3e-6 < default_learning_rate(SeedfloodSettings(), [(268_098_176,)]) < 5e-6
