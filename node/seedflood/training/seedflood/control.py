@@ -13,8 +13,8 @@ soon after it: early blocks may have been spoilt already), moments and blocks be
 good. The last block of a run needs no others: a run that is worse at its end than before ends with the best of that
 epoch. Nor does the last block of an epoch, if it is worse by `SIGNIFICANT_ALONE` standard errors. Origins are compared
 with themselves alone: their rows may differ. Who tells made-up losses moves the median by one place. Of an even number
-of origins it is the mean of the two in the middle. That each of these had to rise was tried: two origins lost a third
-more from step 50 on, and it was seen at step 182 (27 November, evening).
+of origins it is the mean of the two in the middle. That each of these had to rise was tried: two origins lost a
+quarter more from step 50 on, and it was seen at step 182 (27 November, evening).
 
 A rate that is too high spoils a model within one step, and what is spoilt may lose less than the base model did (labels
 by chance lose 0.69, base models often more), so nothing rises. But the gradients of the first step say it beforehand:
