@@ -5,7 +5,7 @@ it comes from are in benchmarks/RESULTS.md, by their days.
 more than 7 million. Of models that compute the same in more units, a rate like 1 / parameters falls too fast with the
 size (21 November), but of a real one the curvature grows, too: at the first rate Gemma 3 270M had learned SST-2 after
 12 steps, and lost 8.7 after 80, until control went back. At a third of it what was learned of SST-2 stayed, but TREC,
-whose slopes are three times as large, was unlearned from step 50 on; at a sixth it was learned (27 November). No
+whose slopes are two to four times as large, was unlearned from step 50 on; at a sixth it was learned (27 November). No
 schedule begins above that rate, for it is near the largest that holds. A step of K origins lowers the expected loss
 only while the rate is below 2 K |g|^2 / (tr H |g_b|^2), with the gradient g of all rows, that of a batch g_b, and the
 curvature H. A rate that is too high drives the weights to where the curvature is larger, which makes the limit smaller:
