@@ -68,6 +68,13 @@ WATCH_SHIFTS = """
     }).observe({ type: "layout-shift" });
 """
 
+WATCH_CHANGES = """
+    let changes = 0;
+    new MutationObserver((records) => { changes += records.length; })
+        .observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
+    window.countChanges = () => { const counted = changes; changes = 0; return counted; };
+"""
+
 READ_MOVED_BY_LONG_FIGURES = """
     const tops = () => Array.from(document.querySelectorAll("main > *"), (panel) => panel.offsetTop);
     const before = tops();
@@ -148,11 +155,18 @@ class Page:
     def _hear(self) -> list[str]:
         return [f"{entry['level']}: {entry['message']}" for entry in self._browser.get_log("browser")]  # type: ignore[no-untyped-call]
 
-    def busy_seconds(self) -> float:
-        """How long the processor has worked for this page, by the time of its own thread, from the first call on."""
-        self._command("Performance.enable", timeDomain="threadTicks")
-        measured = {one["name"]: one["value"] for one in self._command("Performance.getMetrics")["metrics"]}
-        return float(measured["TaskDuration"])
+    def watch_work(self) -> None:
+        self._command("Profiler.enable")
+        self._command("Profiler.startPreciseCoverage", callCount=True, detailed=False)
+        self.read(WATCH_CHANGES)
+
+    def count_work(self) -> tuple[int, int, int]:
+        """Since this was last asked: how often all was shown, calls of the page's functions, changes of elements."""
+        scripts = self._command("Profiler.takePreciseCoverage")["result"]
+        own = [script for script in scripts if script["url"].startswith(self.read("return location.origin"))]
+        calls = [(f["functionName"], f["ranges"][0]["count"]) for script in own for f in script["functions"]]
+        shown = sum(count for name, count in calls if name == "showMembers")
+        return shown, sum(count for _, count in calls), self.read("return window.countChanges()")
 
     def unnamed_elements(self) -> list[str]:
         """Roles of what a screen reader would announce without a name."""

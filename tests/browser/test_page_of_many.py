@@ -11,7 +11,7 @@ from seedflood.protocol.view import Edge, MemberStatus, MemberView
 HOSTS = 1000
 SILENT, LEFT = 16, 22
 UPDATES = 8
-UPDATE_SECONDS_MAX = 0.1
+CALLS_PER_HOST_MAX = 200  # some 130 are made
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -68,17 +68,17 @@ def test_the_table_shows_the_worst_first_and_finds_the_others(crowd: Page):
     assert crowd.text("members-count") == f"{LEFT} of {LEFT}, worst first"
 
 
-def test_an_update_takes_less_than_a_tenth_of_a_second(crowd: Page, strange):
+def test_the_work_of_an_update_grows_with_the_hosts_and_its_changes_with_what_is_shown(crowd: Page, strange):
     members, edges = strange.node.shown.members, strange.node.shown.edges
-    crowd.busy_seconds()
-    spent = []
+    crowd.watch_work()
     for k in range(UPDATES):
-        before, step = crowd.busy_seconds(), 401 + k
+        step = 401 + k
         moved = tuple(replace(one, mark=step - 7 * (one.origin % (k + 2) == 0)) for one in members)
         strange.node.show(members=moved, edges=edges[: -1 - k])
         crowd.wait_until(lambda page, step=step: f"{step:,}" in page.rows("members")["host-0001"], f"step {step}")
-        spent.append(crowd.busy_seconds() - before)
-    assert max(spent) < UPDATE_SECONDS_MAX
+        shown, calls, changes = crowd.count_work()
+        assert HOSTS < calls < CALLS_PER_HOST_MAX * HOSTS * shown
+        assert len(crowd.rows("members")) < changes < HOSTS * shown
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
