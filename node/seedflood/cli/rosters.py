@@ -77,7 +77,8 @@ def add(
         after = before.roster.adding(entry)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    _write(file, operator, before, after, f"{name} is on the roster")
+    over = ", but its time is over" if _is_over(entry, time.time()) else ""
+    _write(file, operator, before, after, f"{name} is on the roster{over}")
 
 
 @roster_app.command("remove")
@@ -185,12 +186,15 @@ def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster, 
     typer.echo(f"{what}, serial {after.serial}. {how_to_spread}")
 
 
+def _is_over(entry: Entry, now: float) -> bool:
+    return entry.not_after is not None and now >= entry.not_after + 1
+
+
 def _describe(entry: Entry, now: float) -> dict[str, Any]:
-    is_past = entry.not_after is not None and now >= entry.not_after + 1
     if entry.is_removed:
         state = "removed" if entry.cut is None else "cut off"
     else:
-        state = "over" if is_past else "valid" if entry.is_valid(now) else "later"
+        state = "over" if _is_over(entry, now) else "valid" if entry.is_valid(now) else "later"
     return {
         "name": entry.name,
         "state": state,
