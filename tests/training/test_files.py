@@ -51,6 +51,12 @@ KINDS = {
     "rows.jsonl": lambda path, rows: path.write_bytes(spell_lines(rows)),
     "rows.json": lambda path, rows: path.write_text(json.dumps(rows, indent=1)),
     "within.json": lambda path, rows: path.write_text(json.dumps({"version": 1, "data": rows})),
+    "columns.json": lambda path, rows: path.write_text(
+        json.dumps({name: [row[name] for row in rows] for name in rows[0]})
+    ),
+    "pandas.json": lambda path, rows: path.write_text(
+        json.dumps({name: {str(k): row[name] for k, row in enumerate(rows)} for name in rows[0]})
+    ),
     "lines.json": lambda path, rows: path.write_bytes(spell_lines(rows)),
     "rows.csv": lambda path, rows: path.write_bytes(spell_cells(rows, ",")),
     "european.csv": lambda path, rows: path.write_bytes(spell_cells(rows, ";")),

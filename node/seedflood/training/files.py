@@ -149,7 +149,7 @@ def _has_halves(text: bytes) -> bool:
 
 
 def _read_json(path: Path) -> Table:
-    """A list of objects, perhaps as the only list of an object around it; else one object per line."""
+    """A list of objects, perhaps as the only list of an object around it, or columns; else one object per line."""
     with _open(path) as file:
         text = file.read()
     try:
@@ -158,10 +158,22 @@ def _read_json(path: Path) -> Table:
         if text.startswith(b"["):
             raise
         return _read_json_lines(path)
-    lists = [value for value in whole.values() if isinstance(value, list)] if isinstance(whole, dict) else [whole]
-    rows = lists[0] if len(lists) == 1 and isinstance(lists[0], list) else [whole]
+    rows = _rows_of(whole)
     halves = _has_halves(text)
     return Table([_checked(columns, path, number, has_halves=halves) for number, columns in enumerate(rows, start=1)])
+
+
+def _rows_of(whole: Any) -> list[Any]:
+    """Columns are lists, or objects by numbers of rows, which is what pandas writes unless it is told otherwise."""
+    if not isinstance(whole, dict):
+        return whole if isinstance(whole, list) else [whole]
+    lists = [value for value in whole.values() if isinstance(value, list)]
+    if len(lists) == 1 and all(isinstance(row, dict) for row in lists[0]):
+        return lists[0]
+    columns = [list(value.values()) if isinstance(value, dict) else value for value in whole.values()]
+    if {type(value) for value in whole.values()} not in ({list}, {dict}) or len(set(map(len, columns))) > 1:
+        return [whole]
+    return [dict(zip(whole, cells, strict=True)) for cells in zip(*columns, strict=True)]
 
 
 def _read_csv(path: Path) -> Table:
