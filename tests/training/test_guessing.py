@@ -141,6 +141,10 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
             r"numbers as labels in column .label. \(-1, 1\): write",
         ),
         ([{"text": "a", "label": "0.0"}, {"text": "b", "label": "1.0"}], '"WORD FOR 0", "WORD FOR 1"'),
+        (
+            [{"text": "a", "label": "Good"}, {"text": "b", "label": "good"}, {"text": "c", "label": "bad"}],
+            r'differ by case or spaces alone \("Good", "good"\): spell them alike',
+        ),
         ([{"text": "a", "label": "good"}, {"text": "b", "label": "good"}], 'one label in all rows, "good": add rows'),
         ([{"text": "a"}, {"text": "b", "label": "c"}, {"text": "b", "label": "d"}], 'nothing in column "label"'),
         ([{"instruction": "a", "output": "b"}, {"instruction": "a", "input": "c", "output": "b"}], 'no column "input"'),

@@ -4,6 +4,7 @@ Only commands that make a run guess, and write what they have guessed into it: a
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -179,7 +180,7 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
     for row in (*splits.train.rows, *splits.validation.rows):
         if row.columns.get(label) in (None, ""):
             raise row.error(f'nothing in column "{label}", which has the labels: correct or remove the row.')
-    words = said.get("label_words") or splits.train.label_names.get(label) or _words(splits, label)
+    words = said.get("label_words") or splits.train.label_names.get(label) or _words(data, splits, label)
     if words:
         return {"task": "prompted", "template": template, "label_words": words, **column}
     labels = sorted({str(row.columns.get(label)) for row in (*splits.train.rows, *splits.validation.rows)})
@@ -208,9 +209,19 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
     )
 
 
-def _words(splits: Splits, column: str) -> tuple[str, ...]:
-    """The labels of the rows if they are words, of which there are a few; else none."""
+def _words(data: str, splits: Splits, column: str) -> tuple[str, ...]:
+    """The labels of the rows if they are words, of which there are a few; else none. Raises ConfigError if two of them
+    look like one."""
     labels = [row.columns.get(column) for row in (*splits.train.rows, *splits.validation.rows)]
     words = {label for label in labels if isinstance(label, str) and label and not NUMBER.fullmatch(label)}
     is_told = all(isinstance(label, str) and label in words for label in labels)
-    return tuple(sorted(words)) if is_told and 2 <= len(words) <= LABELS_MAX else ()
+    if not is_told or not 2 <= len(words) <= LABELS_MAX:
+        return ()
+    alike = Counter(word.strip().casefold() for word in words)
+    if twins := sorted(word for word in words if alike[word.strip().casefold()] > 1):
+        named = ", ".join(f'"{word}"' for word in twins)
+        raise ConfigError(
+            f'{data} has labels in column "{column}" that differ by case or spaces alone ({named}): spell them alike, '
+            "or name all as label_words if they are not the same."
+        )
+    return tuple(sorted(words))
