@@ -65,8 +65,6 @@ export function showMembers(status, all, point) {
   });
 }
 
-const LINK_SHAPES = { connected: "linked", dialling: "unknown" };
-
 export function showLinks({ links }) {
   byId("links-empty").hidden = links.length > 0;
   reconcile(byId("links").tBodies[0], links, {
@@ -86,7 +84,7 @@ export function showLinks({ links }) {
       setText(peer, link.peer ?? link.address ?? UNKNOWN);
       const since = link.connected_at ? ` · since ${dateAndTime(new Date(1000 * link.connected_at))}` : "";
       setAttribute(peer, "title", `${link.address ?? "dialled by the other side"}${since}`);
-      setAttribute(state.firstElementChild.firstElementChild, "href", `#shape-${LINK_SHAPES[link.state] ?? "unknown"}`);
+      setAttribute(state.firstElementChild.firstElementChild, "href", isUp ? "#shape-linked" : "#shape-unknown");
       setText(state.lastElementChild, link.state);
       const values = [
         bytes(link.bytes_sent),
