@@ -22,6 +22,7 @@ from seedflood.host.seedflood.auditing import Auditor, make_auditor
 from seedflood.host.seedflood.flooding import FloodEngine
 from seedflood.host.seedflood.rules import make_rules
 from seedflood.host.seedflood.seams import Job
+from seedflood.host.seedflood.shares import Shares
 from seedflood.host.seedflood.work import Applied, Work
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
@@ -123,6 +124,7 @@ class SeedfloodEngine(FloodEngine):
         self._work = Work(self.node.origin, trainer)
         self._compute = Compute(shell.run, shell.drive, self._work.begin, self._computed)
         self._compute.driver = self.driver
+        self._shares = Shares(trainer.rows, self.node, shell.hub)
         self.auditor = make_auditor(node, self.node, trainer, self.journal, shell)
 
     def start(self) -> None:
@@ -150,6 +152,7 @@ class SeedfloodEngine(FloodEngine):
         step = window.steps[1] + 1
         self._results.evaluate_on_the_way(step)
         if window.steps[0] <= window.steps[1]:
+            self._shares.heard(update.origin for update in window.updates)
             if self._settings.run.seedflood.window != "strict":
                 self._look_for_worse(window)
             self._results.tell_progress(step, self._shell.links, lambda: self._facts(window))
