@@ -165,6 +165,15 @@ def test_a_label_column_of_another_name_is_known_by_its_few_words_and_may_be_sai
         guess(*numbers, **said)
 
 
+@pytest.mark.parametrize("others", [{"textID": "a1"}, {"": "7"}, {"title": "a b"}])
+def test_a_label_of_a_usual_name_is_found_beside_a_text_and_other_columns(guess, others):
+    rows = [{**others, "text": f"row {n}", "sentiment": ("bad", "good")[n % 2]} for n in range(8)]
+    known = {"task": "prompted", "template": "{text}\nLabel:", "label_words": ("bad", "good")}
+    assert guess(*rows) == {**known, "label_column": "sentiment"}
+    with pytest.raises(ConfigError, match=r"--set 'run.objective.label_words=.* or --task lm, which learns the texts"):
+        guess(*({**row, "sentiment": 3.0 + n % 2} for n, row in enumerate(rows)))
+
+
 def test_a_text_beside_a_column_that_describes_it_is_one_to_be_learned(guess):
     rows = [{"text": f"row {n}", "lang": ("de", "en")[n % 2]} for n in range(8)]
     assert guess(*rows) == {"task": "lm"}

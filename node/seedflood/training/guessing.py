@@ -153,15 +153,16 @@ def _first_of(names: Sequence[str], columns: Mapping[str, Any]) -> str | None:
 
 
 def _label_column(splits: Splits, *, is_prompted: bool) -> str | None:
-    """The column of labels: "label", or the only one that has a few values which often come again. A `text` with more
-    than one other column, or with one of no usual name unless `is_prompted` was said, is one to be learned."""
+    """The column of labels: "label", or the only one that has a few values which often come again. Beside a `text` it
+    needs a usual name, unless `is_prompted` was said."""
     columns, found, often = _columns(splits), [], len(splits.train.rows) // ROWS_PER_LABEL
     if "label" in columns:
         return "label"
-    for name in columns if len(columns) == 2 or "text" not in columns else ():
+    for name in columns:
         if "text" in columns and not is_prompted and str(name).lower() not in LABELS:
             continue
-        values = {row.columns.get(name) for row in splits.train.rows if isinstance(row.columns.get(name), str | int)}
+        told = (row.columns.get(name) for row in splits.train.rows)
+        values = {one for one in told if isinstance(one, str | int) or (isinstance(one, float) and one.is_integer())}
         if 2 <= len(values) <= (often if str(name).lower() in LABELS else min(LABELS_MAX, often)):
             found.append(str(name))
     words = [name for name in found if not _has_spaces(splits, name)]
@@ -205,7 +206,7 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
     raise ConfigError(
         f"{data} has texts with labels, but no words for these: say --task prompted{_option(label)} --set "
         f"'run.objective.label_words=[{named}]', perhaps with a prompt of your own as run.objective.template, or a "
-        "known task."
+        "known task, or --task lm, which learns the texts themselves."
     )
 
 
