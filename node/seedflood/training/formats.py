@@ -185,6 +185,16 @@ BUILT_IN = {
 
 def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Format:
     """The format of a run's task for data with these columns; settings override what a built-in task says."""
+    form = _choose_format(settings, columns)
+    if isinstance(form, PromptFormat | CompletionFormat) and form.label_column in fields_of(form.template):
+        raise ConfigError(
+            f'template shows the column "{form.label_column}", which is what is learned, so the answer would stand in '
+            "the prompt: take it out of template, or correct label_column."
+        )
+    return form
+
+
+def _choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Format:
     if settings.task in (forms := _free_forms(settings)):
         return forms[settings.task]
     built_in = BUILT_IN.get(settings.task)
