@@ -1,7 +1,7 @@
 import pytest
 
 from seedflood.errors import DataError
-from seedflood.training.rows import Table, choose_splits, hold_out, rows_in_memory
+from seedflood.training.rows import Table, choose_splits, hold_out, rows_in_memory, without_copies
 
 ROWS = [{"text": f"row {number}"} for number in range(200)]
 
@@ -41,6 +41,17 @@ def test_no_copy_of_a_row_that_is_held_out_is_trained_on():
     splits = hold_out(table(ROWS[:40] * 3), "rows")
     assert (len(splits.validation.rows), splits.copies) == (10, 20)
     assert not {*texts(splits.train)} & {*texts(splits.validation)}
+
+
+def test_numbers_of_rows_do_not_hide_copies_of_those_that_are_held_out():
+    rows = [{"text": str(k % 40), "label": k % 2, "id": k} for k in range(120)]
+    splits = hold_out(table(rows), "rows")
+    read = without_copies(splits, ["text", "label"], "rows")
+    assert {*texts(splits.train)} & {*texts(splits.validation)}
+    assert not {*texts(read.train)} & {*texts(read.validation)}
+    assert read.copies == len(rows) - len(read.train.rows) - len(read.validation.rows)
+    with pytest.raises(DataError, match="rows has too few different rows: all are among those that are held out"):
+        without_copies(hold_out(table([{"text": "a", "id": k} for k in range(20)]), "rows"), ["text"], "rows")
 
 
 def test_rows_that_are_all_the_same_cannot_be_divided():

@@ -4,7 +4,7 @@ file and line."""
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seedflood.errors import DataError
@@ -40,9 +40,10 @@ class Row:
                 )
         return {column: self.columns[column] or "" for column in columns}
 
-    def spelled(self) -> bytes:
-        """The columns as bytes, which are equal if the columns are."""
-        return json.dumps(dict(self.columns), sort_keys=True, default=str).encode()
+    def spelled(self, names: Iterable[str] | None = None) -> bytes:
+        """The columns, or those of these names, as bytes, which are equal if the columns are."""
+        columns = self.columns if names is None else {name: self.columns.get(name) for name in names}
+        return json.dumps(dict(columns), sort_keys=True, default=str).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +104,16 @@ def hold_out(table: Table, name: str) -> Splits:
     kept = [row for one, row in zip(hashes, table.rows, strict=True) if one not in chosen]
     copies = len(table.rows) - len(kept) - len(held)
     return Splits(Table(kept, table.label_names), Table(list(held.values()), table.label_names), copies)
+
+
+def without_copies(splits: Splits, names: Sequence[str], data: str) -> Splits:
+    """The same without training rows that are equal to one that was held out in these columns, which are all that is
+    read: they may have numbers of their own. Raises DataError if none is left."""
+    if splits.copies is None:
+        return splits
+    held = {row.spelled(names) for row in splits.validation.rows}
+    kept = [row for row in splits.train.rows if row.spelled(names) not in held]
+    if not kept:
+        raise DataError(f"{data} has too few different rows: all are among those that are held out to evaluate.")
+    copies = splits.copies + len(splits.train.rows) - len(kept)
+    return replace(splits, train=replace(splits.train, rows=kept), copies=copies)

@@ -19,7 +19,7 @@ from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import BUILT_IN, Format, choose_format
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.rows import Row, Splits, Table, rows_in_memory
+from seedflood.training.rows import Row, Splits, Table, rows_in_memory, without_copies
 from seedflood.training.shards import Shard, choose_rows, parse_shard
 from seedflood.training.sources import EmbeddedSource, read_data
 
@@ -180,11 +180,12 @@ def load_task(
     Raises DataError or ConfigError.
     """
     splits = read_rows(settings.objective, data)
-    train, validation = splits.train.rows, splits.validation.rows
-    form = choose_format(settings.objective, train[0].columns)
+    form = choose_format(settings.objective, splits.train.rows[0].columns)
     form.check_names(splits.train)
     form.check_names(splits.validation)
     encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
+    splits = without_copies(splits, [*encoder.columns, *encoder.besides], data or settings.objective.task)
+    train, validation = splits.train.rows, splits.validation.rows
     return Task(encoder, train, validation, settings, parse_shard(shard), copies=splits.copies)
 
 
