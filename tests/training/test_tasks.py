@@ -9,7 +9,7 @@ from reference import VOCABULARY, WORDS, tiny_base, tiny_settings, tiny_tokenize
 from tokenizers import processors
 from transformers import AutoTokenizer
 
-from seedflood.config import WITHOUT_ROWS, TaskName
+from seedflood.config import WITHOUT_ROWS, TaskName, read_objective
 from seedflood.errors import ConfigError, DataError, ModelError
 from seedflood.training.formats import BUILT_IN, PromptFormat, TextFormat, choose_format
 from seedflood.training.objectives.batches import TextBatch
@@ -198,6 +198,20 @@ def test_columns_may_have_names_of_several_words():
 def test_a_template_is_plain_columns_and_nothing_else(template):
     with pytest.raises(ConfigError, match="template"):
         make(form=PromptFormat(template, ("bad", "good")))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"task": "prompted", "template": "{text} Label: {label}", "label_words": ("bad", "good")},
+        {"task": "sst2", "template": "{sentence} {label}"},
+        {"task": "completion", "template": "{prompt} {completion}"},
+        {"task": "completion", "template": "{question} {answer}", "label_column": "answer"},
+    ],
+)
+def test_a_template_that_shows_what_is_learned_is_refused(said):
+    with pytest.raises(ConfigError, match="so the answer would stand in the prompt: take it out of template"):
+        choose_format(read_objective(said), {})
 
 
 def test_a_prompted_task_needs_template_and_label_words():
