@@ -276,7 +276,9 @@ def test_the_task_of_a_file_is_guessed_by_its_columns_unless_it_is_said(monkeypa
     file.write_text("review,label\n" + "".join(f"the beer was {word},{word}\n" for word in ("cold", "warm") * 8))
     told = ["evaluate", "--model", str(embedded.MODEL_FOLDER), "--data", str(file), "--json"]
     code, out, _ = run_command(monkeypatch, capsys, *told)
-    assert (code, json.loads(out)["rows"]) == (0, 16)
+    facts = json.loads(out)
+    assert (code, facts["rows"]) == (0, 16)
+    assert (facts["task"], facts["template"], facts["label_words"]) == ("prompted", "{review}\nLabel:", "cold, warm")
     prompted = ["evaluate", "--model", "embedded", "--task", "prompted", "--data", str(file), "--json"]
     assert run_command(monkeypatch, capsys, *prompted)[:2] == (
         code,

@@ -51,6 +51,7 @@ KINDS = {
     "rows.jsonl": lambda path, rows: path.write_bytes(spell_lines(rows)),
     "rows.json": lambda path, rows: path.write_text(json.dumps(rows, indent=1)),
     "within.json": lambda path, rows: path.write_text(json.dumps({"version": 1, "data": rows})),
+    "tagged.json": lambda path, rows: path.write_text(json.dumps({"tags": ["a", "b"], "data": rows})),
     "columns.json": lambda path, rows: path.write_text(
         json.dumps({name: [row[name] for row in rows] for name in rows[0]})
     ),
@@ -211,6 +212,7 @@ def test_of_a_file_and_its_compressed_form_one_is_read(tmp_path):
         ("rows", b"a", "rows is of no known kind"),
         ("rows.csv", b"", r"rows\.csv has no rows: add some"),
         ("rows.csv", b"text,label\n", r"rows\.csv has no rows"),
+        ("rows.csv", b"text,label\na b,c\ntext,label\n", r"line 3: the first line of the file comes again"),
         ("rows.json", b"[]", r"rows\.json has no rows"),
         ("rows.jsonl", b"\n\n", r"rows\.jsonl has no rows"),
         ("rows.csv", b"a,b\n1,2\n1,2,3\n", "line 3: not as many cells as the first line, which has 2: correct it"),

@@ -292,6 +292,7 @@ def test_what_was_understood_of_the_rows_is_told_with_a_row_to_look_at(tmp_path)
         "columns": ["text", "label"],
         "unused": ["id"],
         "tokens_per_row": 3.0,
+        "unknown": 0.0,
         "endless": False,
         "sample": "film it was⟦good⟧",
     }

@@ -24,7 +24,17 @@ from seedflood.cli.options import (
     show_facts,
     with_guess,
 )
-from seedflood.config import EMBEDDED, Settings, check_folders, divide_data, load_course, load_settings, merge, pick
+from seedflood.config import (
+    EMBEDDED,
+    ObjectiveSettings,
+    Settings,
+    check_folders,
+    divide_data,
+    load_course,
+    load_settings,
+    merge,
+    pick,
+)
 from seedflood.errors import DivergenceError, UsageError
 
 AdapterOption = Annotated[
@@ -102,9 +112,17 @@ def evaluate(
     with announced(f"evaluating {model or settings.node.name}"):
         result, steps = evaluate_any(settings, has_state=has_state, file=file, adapter=adapter, read_as=read_as.run)
     of_adapter = {} if adapter is None else {"adapter": str(adapter)}
-    told = of_adapter | ({} if data is None else {"data": data}) | ({} if steps is None else {"steps": steps})
+    rows = {} if data is None else {"data": data, **_how_read(read_as.run.objective)}
+    told = of_adapter | rows | ({} if steps is None else {"steps": steps})
     facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), **result.counts()}
     show_facts(facts, as_json=as_json)
+
+
+def _how_read(objective: ObjectiveSettings) -> dict[str, Any]:
+    """What was said, or guessed, of the rows: figures of the same rows differ by it."""
+    said = {"task": objective.task, "template": objective.template, "label_column": objective.label_column}
+    words = objective.label_words and ", ".join(objective.label_words)
+    return {name: value for name, value in (said | {"label_words": words}).items() if value is not None}
 
 
 def generate(

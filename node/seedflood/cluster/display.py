@@ -24,6 +24,9 @@ FIGURES_SHOWN = 2
 SAMPLE_CHARACTERS_MAX = 800
 """Of a prompt, or of what a model wrote."""
 
+UNKNOWN_MAX = 0.2
+"""A larger part of the tokens that the model does not know is told."""
+
 RECOVERED = "the loss is near its best again"
 """What a node logs when it no longer unlearns."""
 
@@ -252,10 +255,12 @@ def understood(facts: dict[str, Any]) -> str:
     cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut" if facts["cut"] else ""
     cut += ", raise run.objective.max_length if the model has more positions" if cut else ""
     endless = "; the model will not learn to end a text: its tokenizer has no eos_token" if facts["endless"] else ""
+    unknown = f", {facts['unknown']:.0%} unknown to this model" if facts["unknown"] > UNKNOWN_MAX else ""
+    unknown += ": take one that knows such words (--model)" if unknown else ""
     return (
         f"task {facts['task']}: {rows}, "
         f"{facts['validation_rows']:,} to evaluate ({how}{copies}); columns {roles}{unused}; "
-        f"{facts['tokens_per_row']:g} tokens a row{cut}{endless}\n"
+        f"{facts['tokens_per_row']:g} tokens a row{unknown}{cut}{endless}\n"
         f"learned: {facts['sample']}"
     )
 

@@ -37,6 +37,9 @@ class Encoder(ABC):
 
     def __init__(self, tokenizer: Any, length_max: int) -> None:
         self.tokenizer = tokenizer
+        ends = tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.pad_token_id
+        self.unknown_token = None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
+        """Stands for what the tokenizer does not know; None: it knows all."""
         self.length_max = min(length_max, tokenizer.model_max_length)
         self.pad_token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
 

@@ -34,6 +34,9 @@ SPLIT_WORDS = {
 }
 """By split: the words that name it in a path."""
 
+CHATS = "messages", "conversations"
+"""Columns that hold a chat of one row each."""
+
 SAVED = ("dataset_dict.json", "state.json")
 """In a folder that `datasets` has saved."""
 
@@ -167,8 +170,9 @@ def _rows_of(whole: Any) -> list[Any]:
     """Columns are lists, or objects by numbers of rows, which is what pandas writes unless it is told otherwise."""
     if not isinstance(whole, dict):
         return whole if isinstance(whole, list) else [whole]
-    lists = [value for value in whole.values() if isinstance(value, list)]
-    if len(lists) == 1 and all(isinstance(row, dict) for row in lists[0]):
+    lists = [rows for name, rows in whole.items() if isinstance(rows, list) and name not in CHATS]
+    lists = [rows for rows in lists if all(isinstance(row, dict) for row in rows)]
+    if len(lists) == 1:
         return lists[0]
     columns = [list(value.values()) if isinstance(value, dict) else value for value in whole.values()]
     if {type(value) for value in whole.values()} not in ({list}, {dict}) or len(set(map(len, columns))) > 1:
@@ -192,6 +196,8 @@ def _read_csv(path: Path) -> Table:
             problem = f'broken quotes ({error}): put a cell that has quotes into quotes, and double those ("").'
             raise Row({}, str(path), reader.reader.line_num).error(problem) from error
     names = reader.fieldnames or ()
+    if again := next((row for row in rows if names and all(row.columns.get(name) == name for name in names)), None):
+        raise again.error("the first line of the file comes again, with the names of the columns: remove it.")
     if any(name.isdecimal() or any(row.columns.get(name) == name for row in rows) for name in names if name):
         raise DataError(f"{path} begins with a row: write the names of the columns into its first line.")
     if twice := next((name for name in names if name and list(names).count(name) > 1), None):

@@ -11,6 +11,7 @@ from typing import Any
 
 from seedflood.config import read_objective
 from seedflood.errors import ConfigError, DataError
+from seedflood.training.files import CHATS
 from seedflood.training.formats import choose_format
 from seedflood.training.rows import Splits
 from seedflood.training.sources import read_data
@@ -87,7 +88,7 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
 def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]:
     columns = _columns(splits)
     is_prompted = "task" in said or "label_words" in said
-    if not is_prompted and (name := next((one for one in ("messages", "conversations") if one in columns), None)):
+    if not is_prompted and (name := _first_of(CHATS, columns)):
         return {"task": "chat"} if name == "messages" else {"task": "chat", "label_column": name}
     if not is_prompted and columns.keys() >= {"prompt", "completion"}:
         if isinstance(columns["prompt"], list):

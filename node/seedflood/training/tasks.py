@@ -136,6 +136,7 @@ class Task:
         examples = self._encoded(looked_at)
         label, here = self.encoder.label_column, self.train_rows[0].columns
         read = *self.encoder.columns, *(name for name in self.encoder.besides if name in here)
+        tokens = [token for example in examples for token in example.tokens]
         columns = [*(name for name in read if name != label), *([] if label is None else [label])]
         return {
             "task": self.name,
@@ -148,7 +149,8 @@ class Task:
             "columns": columns,
             "unused": [str(name) for name in here if name not in columns],
             "looked_at": len(examples),
-            "tokens_per_row": round(sum(len(example.tokens) for example in examples) / len(examples), 1),
+            "tokens_per_row": round(len(tokens) / len(examples), 1),
+            "unknown": round(sum(token == self.encoder.unknown_token for token in tokens) / len(tokens), 3),
             "cut": sum(example.is_cut for example in examples),
             "endless": self.encoder.is_endless,
             "sample": _shortened(self.encoder.show(examples[0])),
@@ -184,7 +186,8 @@ def load_task(
     form.check_names(splits.train)
     form.check_names(splits.validation)
     encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
-    splits = without_copies(splits, [*encoder.columns, *encoder.besides], data or settings.objective.task)
+    label = [] if encoder.label_column is None else [encoder.label_column]
+    splits = without_copies(splits, [*encoder.columns, *encoder.besides, *label], data or settings.objective.task)
     train, validation = splits.train.rows, splits.validation.rows
     return Task(encoder, train, validation, settings, parse_shard(shard), copies=splits.copies)
 
