@@ -201,7 +201,7 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(plan, tmp_path, name):
 
 
 @pytest.mark.parametrize("event", ["started", "ready"])
-def test_a_temporary_folder_is_kept_once_a_node_trains(plan, tmp_path, monkeypatch, event):
+def test_a_folder_is_kept_once_a_node_trains(plan, tmp_path, monkeypatch, event):
     async def run(self):
         self.hosts[1].learn({"event": event})
         raise ConfigError("out holds something else.")
@@ -213,3 +213,6 @@ def test_a_temporary_folder_is_kept_once_a_node_trains(plan, tmp_path, monkeypat
     kept = [str(home) for home in tmp_path.glob("seedflood-*")]
     assert len(kept) == (event == "ready")
     assert all(home in str(told.value) for home in kept)
+    with pytest.raises(ConfigError, match="out holds something else"):
+        local.run_cluster(plan, tmp_path / "home")
+    assert any((tmp_path / "home").iterdir()) == (event == "ready"), "else the folder could not be named again"

@@ -43,9 +43,11 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     except ConfigError as error:
         if any(host.has_trained for host in hosts):
             raise type(error)(f"{error} What the nodes have learned is kept in {home}.") from None
+        for one in home.iterdir():  # logs say no more than the sentence, and a folder that is used is refused
+            shutil.rmtree(one, ignore_errors=True)
         if folder is not None:
             raise
-        shutil.rmtree(home, ignore_errors=True)  # its logs say no more than the sentence
+        shutil.rmtree(home, ignore_errors=True)
         raise type(error)(re.sub(rf"{re.escape(str(home))}/(node-1/peers.toml: )?", "", str(error))) from None
     if folder is None and is_sound(result):
         shutil.rmtree(home, ignore_errors=True)
@@ -77,8 +79,10 @@ class _Cluster:
         try:
             await asyncio.gather(*watching)
         except asyncio.CancelledError:
+            first = self.hosts[0].folder
             raise StoppedError(
-                f"stopped before the end; logs and state are in {self.hosts[0].folder.parent}."
+                f"stopped before the end; logs and state are in {first.parent}. To go on, start all of its nodes: "
+                f"seedflood-node --peers {first / 'peers.toml'}, and so on."
             ) from None
         finally:
             await self._stop()
