@@ -5,12 +5,13 @@ it comes from are in benchmarks/RESULTS.md, by their days.
 more than 7 million. Of models that compute the same in more units, a rate like 1 / parameters falls too fast with the
 size (21 November), but of a real one the curvature grows, too: at the first rate Gemma 3 270M had learned SST-2 after
 12 steps, and lost 8.7 after 80, until control went back. At a third of it what was learned of SST-2 stayed, but TREC,
-whose slopes are two to four times as large, was unlearned from step 50 on; at a sixth it was learned (27 November). No
-schedule begins above that rate, for it is near the largest that holds. A step of K origins lowers the expected loss
-only while the rate is below 2 K |g|^2 / (tr H |g_b|^2), with the gradient g of all rows, that of a batch g_b, and the
-curvature H. A rate that is too high drives the weights to where the curvature is larger, which makes the limit smaller:
-this rate, kept for 250 steps, began to spoil the embedded model (23 November). So the rate has to fall early, in a run
-of any length: with the root of time (`schedule`).
+whose slopes are two to four times as large, was unlearned from step 50 on; at a sixth it was learned (27 November). To
+divide slopes by their own level was tried: slopes that fall as sentences are learned do not bear a higher rate (27
+November, night). No schedule begins above that rate, for it is near the largest that holds. A step of K origins lowers
+the expected loss only while the rate is below 2 K |g|^2 / (tr H |g_b|^2), with the gradient g of all rows, that of a
+batch g_b, and the curvature H. A rate that is too high drives the weights to where the curvature is larger, which makes
+the limit smaller: this rate, kept for 250 steps, began to spoil the embedded model (23 November). So the rate has to
+fall early, in a run of any length: with the root of time (`schedule`).
 
 **Adam**: 4 / sqrt(matrices rank^3), divided in each matrix by sqrt(rows x columns), the Frobenius norm of what a
 coordinate moves (`Subspace.lengths`). Adam moves every coordinate by one rate, whatever its slope, so a step goes as
