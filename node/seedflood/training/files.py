@@ -171,7 +171,7 @@ def _rows_of(whole: Any) -> list[Any]:
     if not isinstance(whole, dict):
         return whole if isinstance(whole, list) else [whole]
     lists = [rows for name, rows in whole.items() if isinstance(rows, list) and name not in CHATS]
-    lists = [rows for rows in lists if all(isinstance(row, dict) for row in rows)]
+    lists = [rows for rows in lists if rows and all(isinstance(row, dict) for row in rows)]
     if len(lists) == 1:
         return lists[0]
     columns = [list(value.values()) if isinstance(value, dict) else value for value in whole.values()]

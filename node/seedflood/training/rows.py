@@ -109,7 +109,7 @@ def hold_out(table: Table, name: str) -> Splits:
 def without_copies(splits: Splits, names: Sequence[str], data: str) -> Splits:
     """The same without training rows that are equal to one that was held out in these columns, which are all that is
     read: they may have numbers of their own. Raises DataError if none is left."""
-    if splits.copies is None:
+    if splits.copies is None or all(row.columns.keys() <= {*names} for row in splits.train.rows):
         return splits
     held = {row.spelled(names) for row in splits.validation.rows}
     kept = [row for row in splits.train.rows if row.spelled(names) not in held]

@@ -150,7 +150,7 @@ class Task:
             "unused": [str(name) for name in here if name not in columns],
             "looked_at": len(examples),
             "tokens_per_row": round(len(tokens) / len(examples), 1),
-            "unknown": round(sum(token == self.encoder.unknown_token for token in tokens) / len(tokens), 3),
+            "unknown": round(sum(token == self.encoder.unknown_token for token in tokens) / max(1, len(tokens)), 3),
             "cut": sum(example.is_cut for example in examples),
             "endless": self.encoder.is_endless,
             "sample": _shortened(self.encoder.show(examples[0])),
