@@ -186,6 +186,8 @@ def load_task(
     form.check_names(splits.train)
     form.check_names(splits.validation)
     encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
+    for row in splits.train.rows[0], *(splits.validation.rows if splits.copies is not None else ()):
+        encoder.label(row)  # rows that lack what is read look like copies
     label = [] if encoder.label_column is None else [encoder.label_column]
     splits = without_copies(splits, [*encoder.columns, *encoder.besides, *label], data or settings.objective.task)
     train, validation = splits.train.rows, splits.validation.rows
