@@ -9,6 +9,7 @@ from reference import VOCABULARY, WORDS, tiny_base, tiny_settings, tiny_tokenize
 from tokenizers import processors
 from transformers import AutoTokenizer
 
+from seedflood.cluster.display import understood
 from seedflood.config import WITHOUT_ROWS, TaskName, read_objective
 from seedflood.errors import ConfigError, DataError, ModelError
 from seedflood.training.formats import BUILT_IN, PromptFormat, TextFormat, choose_format
@@ -297,6 +298,13 @@ def test_what_was_understood_of_the_rows_is_told_with_a_row_to_look_at(tmp_path)
         "sample": "film it was⟦good⟧",
     }
     assert told == {"task": "prompted", **sizes, **seen}
+
+
+def test_how_many_tokens_a_model_does_not_know_is_told_if_they_are_many():
+    unlike, few = (make([{"text": text, "label": 0}] * 4).describe() for text in ("zyx qqq", "film " * 9 + "qqq"))
+    assert (unlike["unknown"], few["unknown"]) == (0.5, pytest.approx(1 / 12, abs=1e-3))
+    assert "4 tokens a row, 50% unknown to this model: take one that knows such words" in understood(unlike)
+    assert "unknown" not in understood(few)
 
 
 @pytest.mark.parametrize(("max_length", "cut"), [(8, 2), (12, 0)])
