@@ -43,6 +43,12 @@ class Encoder(ABC):
         self.length_max = min(length_max, tokenizer.model_max_length)
         self.pad_token = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All columns that are read, `besides` too; that of the label comes last."""
+        label = () if self.label_column is None else (self.label_column,)
+        return *(name for name in (*self.columns, *self.besides) if name not in label), *label
+
     def label(self, row: Row) -> int:
         """The label of a row; -1 in a task without labels. Raises DataError if a column that the task needs is missing
         or is not text."""

@@ -108,12 +108,12 @@ def hold_out(table: Table, name: str) -> Splits:
 
 def without_copies(splits: Splits, names: Sequence[str], data: str) -> Splits:
     """The same without training rows that are equal to one that was held out in these columns, which are all that is
-    read: they may have numbers of their own. Raises DataError if none is left."""
-    if splits.copies is None or all(row.columns.keys() <= {*names} for row in splits.train.rows):
+    read: the others may number them. Raises DataError if none is left."""
+    if all(row.columns.keys() <= {*names} for row in splits.train.rows):
         return splits
     held = {row.spelled(names) for row in splits.validation.rows}
     kept = [row for row in splits.train.rows if row.spelled(names) not in held]
     if not kept:
         raise DataError(f"{data} has too few different rows: all are among those that are held out to evaluate.")
-    copies = splits.copies + len(splits.train.rows) - len(kept)
+    copies = (splits.copies or 0) + len(splits.train.rows) - len(kept)
     return replace(splits, train=replace(splits.train, rows=kept), copies=copies)

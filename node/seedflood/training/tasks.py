@@ -134,10 +134,9 @@ class Task:
         """What was understood of the rows, for people to check before anything is trained. Raises DataError."""
         looked_at = range(min(LOOKED_AT, len(self.train_rows)))
         examples = self._encoded(looked_at)
-        label, here = self.encoder.label_column, self.train_rows[0].columns
-        read = *self.encoder.columns, *(name for name in self.encoder.besides if name in here)
+        here, besides = self.train_rows[0].columns, self.encoder.besides
         tokens = [token for example in examples for token in example.tokens]
-        columns = [*(name for name in read if name != label), *([] if label is None else [label])]
+        columns = [name for name in self.encoder.reads if name in here or name not in besides]
         return {
             "task": self.name,
             "rows": self._rows_of_run,
@@ -186,10 +185,10 @@ def load_task(
     form.check_names(splits.train)
     form.check_names(splits.validation)
     encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
-    for row in splits.train.rows[0], *(splits.validation.rows if splits.copies is not None else ()):
-        encoder.label(row)  # rows that lack what is read look like copies
-    label = [] if encoder.label_column is None else [encoder.label_column]
-    splits = without_copies(splits, [*encoder.columns, *encoder.besides, *label], data or settings.objective.task)
+    if splits.copies is not None:
+        for row in splits.validation.rows:
+            encoder.label(row)  # rows that lack what is read look like copies
+        splits = without_copies(splits, encoder.reads, data or settings.objective.task)
     train, validation = splits.train.rows, splits.validation.rows
     return Task(encoder, train, validation, settings, parse_shard(shard), copies=splits.copies)
 
