@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seedflood.host.seedflood.shares import OTHER_ROWS, SAME_SHARE, misfit
+from seedflood.host.seedflood.shares import OTHER_ROWS, REPLACED, SAME_SHARE, misfit
 from seedflood.protocol.seedflood.statement import Rows
 
 RUN = {"clients": 2, "steps": 4, "batch_size": 2}
@@ -40,3 +40,16 @@ async def test_each_host_hears_once_of_a_host_whose_share_does_not_fit(cluster, 
     for daemon in cluster.daemons.values():
         told = [event["event"] for event in daemon.hub.events]
         assert [event for event in told if event in (SAME_SHARE, OTHER_ROWS)] == [wrong] * (wrong is not None)
+
+
+@pytest.mark.parametrize(("shard", "rows", "is_told"), [("1/1", 12, False), ("1/1", 13, True), ("1/2", 12, True)])
+async def test_a_host_that_is_restarted_with_other_rows_says_so(cluster, tmp_path, shard, rows, is_told):
+    path = tmp_path / "rows.jsonl"
+    run = {"clients": 2, "steps": 4, "batch_size": 2, "task": "lm"}
+    for count, share in ((12, "1/1"), (rows, shard)):
+        path.write_text("".join(json.dumps({"text": f"row {k}"}) + "\n" for k in range(count)))
+        daemon = await cluster.start("a", [], run, {"data": str(path), "shard": share})
+        await cluster.until(lambda: bool(cluster.daemons["a"].engine.node.membership.told()))
+        told = [event["event"] for event in daemon.hub.events]
+        await daemon.close()
+    assert (REPLACED in told) == is_told

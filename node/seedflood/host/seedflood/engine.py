@@ -130,7 +130,9 @@ class SeedfloodEngine(FloodEngine):
     def start(self) -> None:
         self._results.evaluate_before()
         is_damaged, is_fresh = self.journal.damaged is not None, self._shell.identity.is_fresh
-        self.driver.start(self.journal.members(), is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
+        members = self.journal.members()
+        self._shares.recall(members)
+        self.driver.start(members, is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
 
     def view(self, now: float) -> View:
         view = super().view(now)

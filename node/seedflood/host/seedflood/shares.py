@@ -1,5 +1,6 @@
-"""Do the rows of hosts fit together? Each tells which share it trains on, and a digest of all rows. An operator's slip
-in either is told once of each host: nothing else would show that rows are trained twice, or never."""
+"""Do the rows of hosts fit together, and are ours the same as before a restart? Each host tells which share it trains
+on, and a digest of all rows. An operator's slip in either is told once of each host: nothing else would show that rows
+are trained twice, or never."""
 
 from collections.abc import Iterable
 
@@ -7,9 +8,11 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.statement import Rows, stated
+from seedflood.protocol.swarm.messages import Member
 
 SAME_SHARE = "a host trains on the same share of the rows as this one; correct shard in [node] of one of them"
 OTHER_ROWS = "a host shares out other rows than this one: some are trained twice, or never; give all the same data"
+REPLACED = "this host trains on other rows than before it was restarted; if that is not meant, give it those again"
 
 
 def misfit(ours: Rows, theirs: Rows) -> str | None:
@@ -27,6 +30,12 @@ class Shares:
     def __init__(self, rows: Rows, node: Node, hub: TelemetryHub) -> None:
         self._rows, self._node, self._hub = rows, node, hub
         self._compared = {node.origin}
+
+    def recall(self, members: Iterable[Member]) -> None:
+        """members: what the journal has of everyone, ourselves included."""
+        ours = [member for member in members if member.origin == self._node.origin]
+        if ours and stated(max(ours, key=lambda one: one.age)).rows not in (None, self._rows):
+            self._hub.tell(REPLACED, "warning", share=f"{self._rows.place + 1}/{self._rows.shares}")
 
     def heard(self, origins: Iterable[OriginId]) -> None:
         """These hosts take part."""
