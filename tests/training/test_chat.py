@@ -191,10 +191,13 @@ def test_calls_that_cannot_be_read_are_refused(message, problem):
         marked("zephyr", [says("user", "a"), message])
 
 
-def test_tools_are_told_as_what_is_read():
+@pytest.mark.parametrize(
+    ("family", "read", "unused"), [("qwen2", ["tools", "messages"], ["id"]), ("qwen3", ["messages"], ["id", "tools"])]
+)
+def test_tools_are_told_as_what_is_read_if_the_template_writes_them(family, read, unused):
     rows = [Row({"id": 1, "messages": CALLING, "tools": TOOLS}, "rows", 1)]
-    told = Task(encoder_of("qwen2"), rows, rows, RunSettings(), Shard()).describe()
-    assert (told["columns"], told["unused"]) == (["tools", "messages"], ["id"])
+    told = Task(encoder_of(family), rows, rows, RunSettings(), Shard()).describe()
+    assert (told["columns"], told["unused"]) == (read, unused)
 
 
 def test_chats_in_a_table_are_those_that_were_put_into_it(tmp_path):

@@ -71,7 +71,6 @@ class ChatEncoder(MarkedEncoder):
     """
 
     has_own_beginning = True
-    besides = ("tools",)
 
     def __init__(self, tokenizer: Any, form: ChatFormat, length_max: int) -> None:
         super().__init__(tokenizer, length_max)
@@ -81,6 +80,7 @@ class ChatEncoder(MarkedEncoder):
                 "made for chats, or put a chat_template.jinja into the model's folder."
             )
         self.columns = ()
+        self.besides = ("tools",) if "tools" in tokenizer.get_chat_template(tools=[{}]) else ()
         self.form, self.label_column = form, form.label_column
         self._prompt, self.ends = self._learn_template()
         self._ends = re.compile(r"\s*" + _one_of(self.ends))
