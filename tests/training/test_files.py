@@ -58,6 +58,10 @@ KINDS = {
     "pandas.json": lambda path, rows: path.write_text(
         json.dumps({name: {str(k): row[name] for k, row in enumerate(rows)} for name in rows[0]})
     ),
+    "index.json": lambda path, rows: path.write_text(json.dumps({str(k): row for k, row in enumerate(rows)})),
+    "split.json": lambda path, rows: path.write_text(
+        json.dumps({"columns": [*rows[0]], "index": [*range(len(rows))], "data": [[*row.values()] for row in rows]})
+    ),
     "lines.json": lambda path, rows: path.write_bytes(spell_lines(rows)),
     "rows.csv": lambda path, rows: path.write_bytes(spell_cells(rows, ",")),
     "european.csv": lambda path, rows: path.write_bytes(spell_cells(rows, ";")),

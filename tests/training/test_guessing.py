@@ -45,6 +45,8 @@ def test_rows_without_what_a_score_needs_are_refused_by_line(guess):
         ({"messages": []}, {"task": "chat"}),
         ({"messages": [], "prompt": "a", "id": 3}, {"task": "chat"}),
         ({"conversations": []}, {"task": "chat", "label_column": "conversations"}),
+        ({"dialogue": [{"role": "user", "content": "a"}]}, {"task": "chat", "label_column": "dialogue"}),
+        ({"turns": [{"from": "human", "value": "a"}], "tags": ["b"]}, {"task": "chat", "label_column": "turns"}),
         ({"prompt": "a", "completion": "b", "label": "c"}, {"task": "completion"}),
         (
             {"instruction": "a", "input": "", "output": "b"},
@@ -85,6 +87,13 @@ def test_completions_that_are_called_good_or_bad_are_not_all_learned_unasked(gue
     with pytest.raises(ConfigError, match=r"keep the good ones without it, or learn all of them by --task completion"):
         guess(*rows)
     assert guess(*rows, task="completion") == {}
+
+
+@pytest.mark.parametrize("missing", [None, "", float("nan")])
+def test_a_row_without_a_label_is_named(guess, missing):
+    rows = [{"text": f"row {n}", "label": ("bad", "good")[n % 2]} for n in range(8)]
+    with pytest.raises(DataError, match='nothing in column "label"'):
+        guess(*rows, {"text": "one more", "label": missing})
 
 
 def test_labels_that_are_words_are_asked_for(guess):

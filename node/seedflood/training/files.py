@@ -167,9 +167,14 @@ def _read_json(path: Path) -> Table:
 
 
 def _rows_of(whole: Any) -> list[Any]:
-    """Columns are lists, or objects by numbers of rows, which is what pandas writes unless it is told otherwise."""
+    """Columns are lists, or objects by numbers of rows, which is what pandas writes unless it is told otherwise. It may
+    also write rows by their numbers, or cells without names (orient="index" and "split")."""
     if not isinstance(whole, dict):
         return whole if isinstance(whole, list) else [whole]
+    if whole.keys() == {"columns", "index", "data"}:
+        return [dict(zip(whole["columns"], cells, strict=True)) for cells in whole["data"]]
+    if whole and all(name.isdecimal() and isinstance(row, dict) for name, row in whole.items()):
+        return list(whole.values())
     lists = [rows for name, rows in whole.items() if isinstance(rows, list) and name not in CHATS]
     lists = [rows for rows in lists if rows and all(isinstance(row, dict) for row in rows)]
     if len(lists) == 1:

@@ -88,7 +88,7 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
 def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]:
     columns = _columns(splits)
     is_prompted = "task" in said or "label_words" in said
-    if not is_prompted and (name := _first_of(CHATS, columns)):
+    if not is_prompted and (name := _chat_column(columns)):
         return {"task": "chat"} if name == "messages" else {"task": "chat", "label_column": name}
     if not is_prompted and columns.keys() >= {"prompt", "completion"}:
         if isinstance(columns["prompt"], list):
@@ -153,6 +153,22 @@ def _first_of(names: Sequence[str], columns: Mapping[str, Any]) -> str | None:
     return next((name for name in names if name in columns), None)
 
 
+def _chat_column(columns: Mapping[str, Any]) -> str | None:
+    """Of a usual name, or the only one with a list of messages."""
+    known = [name for name in CHATS if name in columns]
+    return next(iter(known or [name for name, value in columns.items() if _is_chat(value)]), None)
+
+
+def _is_chat(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(one, Mapping) and ({"role", "content"} <= {*one} or {"from", "value"} <= {*one}) for one in value
+        )
+    )
+
+
 def _label_column(splits: Splits, *, is_prompted: bool) -> str | None:
     """The column of labels: "label", or the only one that has a few values which often come again. Beside a `text` it
     needs a usual name, unless `is_prompted` was said."""
@@ -180,7 +196,8 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
     """Rows of a text with a label: the words are known if labels have names, or are words. Raises ConfigError."""
     column = {} if label == "label" else {"label_column": label}
     for row in (*splits.train.rows, *splits.validation.rows):
-        if row.columns.get(label) in (None, ""):
+        value = row.columns.get(label)
+        if value in (None, "") or value != value:  # NaN
             raise row.error(f'nothing in column "{label}", which has the labels: correct or remove the row.')
     words = said.get("label_words") or splits.train.label_names.get(label) or _words(data, splits, label)
     if words:
