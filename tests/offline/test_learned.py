@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import tomllib
 from dataclasses import replace
 from itertools import islice
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 
 from seedflood import cli, embedded
 from seedflood.cli.learned import announced
-from seedflood.config import RunSettings, load_settings, spell
+from seedflood.config import ObjectiveSettings, RunSettings, load_settings, spell
 from seedflood.errors import ConfigError, ExitCode, JournalError
 from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
 from seedflood.identity import Identity
@@ -23,6 +24,7 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
+from seedflood.training.card import Learned, model_card
 from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -287,6 +289,21 @@ def test_the_task_of_a_file_is_guessed_by_its_columns_unless_it_is_said(monkeypa
     code, out, err = run_command(monkeypatch, capsys, *told, "--task", "sst2")
     assert (code, out) == (78, "")
     assert 'no column "sentence"' in err
+
+
+def test_rows_are_read_as_the_card_of_a_model_says_if_they_can_be(monkeypatch, capsys, tmp_path):
+    """A file that lacks a label would make it easier to be right."""
+    folder, file = tmp_path / "model", tmp_path / "test.csv"
+    shutil.copytree(embedded.MODEL_FOLDER, folder)
+    objective = ObjectiveSettings(task="prompted", template="{review} it was", label_words=("cold", "sour", "warm"))
+    run = RunSettings(objective=objective)
+    (folder / "README.md").write_text(model_card(Learned(run, bytes(32), bytes(32), {}, {})))
+    for column, words in (("review", "cold, sour, warm"), ("text", "cold, warm")):
+        file.write_text(f"{column},label\n" + "".join(f"the beer was {word},{word}\n" for word in ("cold", "warm") * 8))
+        code, out, _ = run_command(
+            monkeypatch, capsys, "evaluate", "--model", str(folder), "--data", str(file), "--json"
+        )
+        assert (code, json.loads(out)["label_words"]) == (0, words)
 
 
 @pytest.mark.parametrize(

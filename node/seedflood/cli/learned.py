@@ -19,6 +19,7 @@ from seedflood.cli.options import (
     RunOption,
     SetOption,
     facts_read,
+    guessed,
     parse_overrides,
     settings_of,
     show_facts,
@@ -35,7 +36,8 @@ from seedflood.config import (
     merge,
     pick,
 )
-from seedflood.errors import DivergenceError, UsageError
+from seedflood.errors import ConfigError, DataError, DivergenceError, UsageError
+from seedflood.training.card import told_objective
 
 AdapterOption = Annotated[
     Path | None, typer.Option("--adapter", metavar="FOLDER", help="Of --model: with this LoRA adapter (export, PEFT).")
@@ -63,7 +65,7 @@ def evaluate(
     adapter: AdapterOption = None,
     task: Annotated[
         str | None,
-        typer.Option(help=f"Default: of the run; with --model by the file, or sst2. {TASK_HELP}"),
+        typer.Option(help=f"Default: of the run; with --model by its card, by the file, or sst2. {TASK_HELP}"),
     ] = None,
     data: Annotated[
         str | None,
@@ -93,7 +95,9 @@ def evaluate(
         flags = merge({"run": {"objective": {"task": task or EMBEDDED}}}, flags)
     elif model is not None:
         is_guessed = file is not None and task in (None, "prompted", "reward")
-        flags = with_guess(flags, task, data if is_guessed else None)
+        is_said = task is not None or "objective" in flags.get("run", {})
+        of_card = told_objective(adapter or Path(model)) if is_guessed and not is_said else {}
+        flags = with_guess(merge(flags, _if_read_so(of_card, str(data))), task, data if is_guessed else None)
     elif file is not None:
         flags = with_guess(flags, task, None)
     if data is not None and file is None:
@@ -116,6 +120,14 @@ def evaluate(
     told = of_adapter | rows | ({} if steps is None else {"steps": steps})
     facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), **result.counts()}
     show_facts(facts, as_json=as_json)
+
+
+def _if_read_so(objective: dict[str, Any], data: str) -> dict[str, Any]:
+    """Overrides of a run by which the rows are read as this says; none if they cannot be."""
+    try:
+        return {"run": {"objective": {**objective, **guessed(data, objective)}}} if objective else {}
+    except (ConfigError, DataError):
+        return {}
 
 
 def _how_read(objective: ObjectiveSettings) -> dict[str, Any]:

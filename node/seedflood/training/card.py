@@ -2,10 +2,11 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from seedflood import VERSION
 from seedflood.config import CARD_FILE, PREVIOUS, RunSettings, spell
@@ -15,6 +16,9 @@ BASE_DIGEST = "digest of the base model"
 
 HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
 """Only such a base model can be linked with."""
+
+_SETTINGS = re.compile(r"^```toml\n(.*?)^```$", re.M | re.S)
+"""In a card: those of the run."""
 
 _LOADING = {
     "model": """from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -47,6 +51,16 @@ def told_base(folder: Path) -> str | None:
     except OSError:
         return None
     return told and told[1]
+
+
+def told_objective(folder: Path) -> dict[str, Any]:
+    """`[run.objective]` of the run that made this model or adapter, by its model card. Empty if it does not say."""
+    try:
+        spelled = _SETTINGS.search((folder / CARD_FILE).read_text(errors="replace"))
+        told = tomllib.loads(spelled[1])["run"]["objective"] if spelled else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", notes: str = "") -> str:
