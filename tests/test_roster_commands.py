@@ -1,5 +1,6 @@
 """`seedflood roster`: an operator makes a list, changes it, and is told in a sentence what it cannot do."""
 
+import io
 import json
 import os
 from pathlib import Path
@@ -86,11 +87,13 @@ def test_a_cut_needs_a_node_that_answers(desk: Desk) -> None:
 
 def test_a_removal_is_asked_about_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.sign("add", "alpha", KEYS[0])
-    monkeypatch.setattr("typer.confirm", lambda question, abort: (_ for _ in ()).throw(SystemExit(1)))
     before = desk.file.read_text()
-    code, out, _ = desk.sign("remove", "alpha")
-    assert (code, "its key never returns" in " ".join(out.split())) == (1, True)
-    assert desk.file.read_text() == before
+    for answer, ended, sentence in (("n\n", 1, "Aborted"), ("", ExitCode.USAGE, "nobody has answered: say --yes")):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        code, out, err = desk.sign("remove", "alpha")
+        assert (code, sentence in err) == (ended, True), err
+        assert "its key never returns" in " ".join(out.split())
+        assert desk.file.read_text() == before
 
 
 def test_a_key_that_others_can_read_signs_nothing(desk: Desk) -> None:

@@ -65,6 +65,13 @@ def test_rows_may_be_named_from_the_home_of_the_user(write, monkeypatch, tmp_pat
 CLOSED = f'[run]\noperator = "{"ab" * 32}"\n[node]\nstate = "state"\n'
 
 
+@pytest.mark.parametrize("key", ["state", "roster", "model_path", "export", "data", "then"])
+def test_a_path_that_is_empty_is_not_this_folder(write, key):
+    path = write('[node]\nname = "a"\n')
+    with pytest.raises(ConfigError, match=rf'\[node\] "{key}": "" names nothing; leave this key out'):
+        load_settings(path, {"node": {key: ""}})
+
+
 @pytest.mark.parametrize("key", ["state", "roster", "model_path", "export", "data"])
 def test_relative_paths_of_a_file_begin_where_the_file_is_and_those_of_flags_here(
     write, monkeypatch, tmp_path_factory, key

@@ -136,7 +136,8 @@ async def test_without_a_running_node_there_is_one_sentence_and_exit_code_75(pai
     http_address = a.settings.node.state / "http.json"
     left_behind = http_address.read_text()
     await a.close()
-    await fails(ExitCode.TRY_AGAIN, "the run has ended here, with digest", "status", "--peers", settings)
+    for told in ("the run has ended here, with digest", f"`seedflood events --events {a.settings.node.state}` what"):
+        await fails(ExitCode.TRY_AGAIN, told, "status", "--peers", settings)
     (a.settings.node.state / "result.json").unlink()
     await fails(ExitCode.TRY_AGAIN, "no node runs with the state folder", "status", "--peers", settings)
     http_address.write_text(left_behind)

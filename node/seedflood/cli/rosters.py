@@ -108,7 +108,7 @@ def remove(
         f"returns.\nWhat it has published stays in the model. Windows no longer wait for it. {left} hosts are left."
     )
     if not yes:
-        typer.confirm("Go on?", abort=True)
+        _ask()
     _write(file, operator, before, after, f"{name} is removed")
 
 
@@ -154,7 +154,7 @@ def cut(
             "models when they hear of the cut."
         )
     if not yes:
-        typer.confirm("Go on?", abort=True)
+        _ask()
     _write(file, operator, before, after, f"{name} is cut off")
 
 
@@ -184,6 +184,16 @@ def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster, 
     write_roster(file, SignedRoster.sign(operator, before.run, after))
     how_to_spread = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
     typer.echo(f"{what}, serial {after.serial}. {how_to_spread}")
+
+
+def _ask() -> None:
+    """Raises UsageError if nobody answers, and Abort if the answer is no."""
+    try:
+        agreed = typer.confirm("Go on?")
+    except typer.Abort:
+        raise UsageError("nobody has answered: say --yes to go on without being asked.") from None
+    if not agreed:
+        raise typer.Abort
 
 
 def _is_over(entry: Entry, now: float) -> bool:

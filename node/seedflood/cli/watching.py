@@ -291,8 +291,10 @@ def _find(peers: Path, node: str | None) -> RunningNode:
         return node_at(node)
     state = current(load_course(peers)).state
     if find_http_address(state) is None and (digest := told_result(state).get("digest")) is not None:
-        told = f"the run has ended here, with digest {digest[:8]}: {state / RESULT_FILE} says what came of it."
-        raise NotRunningError(told)
+        raise NotRunningError(
+            f"the run has ended here, with digest {digest[:8]}: {state / RESULT_FILE} says what came of it, and "
+            f"`seedflood events --events {state}` what happened."
+        )
     return node_in(state)
 
 

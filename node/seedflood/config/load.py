@@ -30,7 +30,7 @@ PATHS = tuple(
 """Keys of `[node]` whose values are paths; but for `then = "serve"`."""
 
 PATH_STARTS = ("./", "../", "/", "~")
-NAMES = (EMBEDDED, "previous")
+NAMES = ("", EMBEDDED, "previous")
 """Of model and data, with a meaning of their own: never a folder."""
 
 NAME_THE_FILE = "name your peers.toml with --peers"
@@ -71,7 +71,7 @@ def anchor(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(node, Mapping):
         return dict(layer)
     texts = {key: value for key, value in node.items() if isinstance(value, str)}
-    begun = {key: _begun(texts[key], folder) for key in PATHS if texts.get(key, SERVE) != SERVE}
+    begun = {key: _begun(texts[key], folder) for key in PATHS if texts.get(key, "") not in ("", SERVE)}
     if is_path(data := texts.get("data"), folder):
         begun["data"] = _begun(str(data), folder)
     return merge(layer, {"node": begun})

@@ -5,7 +5,7 @@ import ipaddress
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator
 
@@ -131,6 +131,13 @@ class NodeSettings(Section):
     def listen_address(self) -> str:
         """host:port to listen on; "" for none."""
         return f"0.0.0.0:{self.listen.removeprefix(UPNP)}" if self.asks_router else self.listen
+
+    @field_validator("state", "roster", "model_path", "data", "export", "then", mode="before")
+    @classmethod
+    def _check_named(cls, value: Any) -> Any:
+        if value == "":
+            raise ValueError('"" names nothing; leave this key out')
+        return value
 
     @field_validator("listen", "http")
     @classmethod

@@ -107,6 +107,7 @@ class RunSettings(Section):
     mode: str = Field("seedflood", description="How the hosts train together: an algorithm that has a table here.")
     model: str = Field(
         "embedded",
+        min_length=1,
         description='Base model: "embedded", a Hugging Face name, a folder or a GGUF file (then equal on all hosts), '
         'or "previous": what the run before it has ended with.',
     )
