@@ -702,3 +702,21 @@ async def test_names_of_many_hosts_link_in_a_mesh(make_node) -> None:
         node.dial(*(other for other in nodes if other is not node))
     for node in nodes:
         await node.until(lambda node=node: len(node.linked) == 4)
+
+
+async def test_a_peer_that_asks_to_be_dialled_again_is_no_cause_for_alarm(make_node, caplog) -> None:
+    """As a relay that has learned the run by our hello."""
+    b = await make_node("b").start()
+    answers = [PeerError("this relay has just learned the run", reason="stopping")]
+
+    def welcome(hello: Hello) -> None:
+        if answers:
+            raise answers.pop()
+
+    b.on_welcome = welcome
+    with caplog.at_level(logging.INFO, logger="seedflood.transport.links"):
+        a = await make_node("a").start(b)
+        await a.until(lambda: b.origin in a.linked)
+    told = [(one.levelno, one.getMessage()) for one in caplog.records if "just learned" in one.getMessage()]
+    assert (logging.INFO, f"{b.address} says: this relay has just learned the run; it is dialled again") in told
+    assert all(level == logging.INFO for level, _ in told)

@@ -183,7 +183,7 @@ class Links:
             began = loop.time()
             dialled = await self._dial(address)
             if redial.is_news(dialled.why):
-                level = logging.INFO if dialled.outcome == "kindred" else logging.WARNING
+                level = logging.INFO if dialled.outcome in ("kindred", "stopping") else logging.WARNING
                 _log.log(level, "%s; it is dialled again", dialled.why)
             if redial.is_to_be_told(dialled) and await self._bid_farewell(address, dialled.run):
                 redial.told(dialled.run)
@@ -231,7 +231,9 @@ class Links:
                     raise
                 if facts["reason"] == "duplicate":
                     return Dialled("duplicate", peer=refusal.origin_in(facts))
-                if facts["reason"] in ("stopping", "busy"):
+                if facts["reason"] == "stopping":
+                    return Dialled("stopping", f"{address} says: {_details(error, stream.is_secure)}")
+                if facts["reason"] == "busy":
                     raise
                 raise refusal.as_error(facts, address, run_id, stream.proven) from None
             except PeerError as error:

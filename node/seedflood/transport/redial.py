@@ -15,10 +15,10 @@ DOUBLINGS_MAX = 30
 
 class Dialled(NamedTuple):
     """What came of a dial. linked: there was a link, and it has ended. duplicate: there is another link with this peer.
-    kindred: the peer is in another run of our course. refused: it does not fit. peer: who is there, if that is known.
-    run: of a kindred one. why: for the log, if it is not linked."""
+    kindred: the peer is in another run of our course. stopping: it ends, or begins anew. refused: it does not fit.
+    peer: who is there, if that is known. run: of a kindred one. why: for the log, if it is not linked."""
 
-    outcome: Literal["linked", "duplicate", "kindred", "refused", "failed"]
+    outcome: Literal["linked", "duplicate", "kindred", "stopping", "refused", "failed"]
     why: str = ""
     peer: OriginId | None = None
     run: str = ""
