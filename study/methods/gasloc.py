@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy
 import torch
 
-from seedflood.protocol.gasloc.matching import Lottery, Matching, edge_of, weight
+from seedflood.protocol.gasloc.matching import Lottery, edge_of, match, weight
 from seedflood.training.causal import CausalModel
 from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing
 from seedflood.training.gasloc.flat import FlatModel
@@ -126,13 +126,9 @@ class Diloco(Workers):
 
 def matched(graph: Graph, lottery: Lottery, round_: int, slow_class: int = 0) -> list[tuple[int, ...]]:
     """The partners of every client in a round, one at most, as daemons with these numbers as their ids draw them."""
-    slow = graph.slow_edges
-
-    def links_of(client: int) -> Mapping[int, int]:
-        return {other: slow_class if edge_of(client, other) in slow else 0 for other in graph.neighbours[client]}
-
-    matching = Matching(links_of, lottery, round_, 1)
-    return [matching.partners(client) for client in range(graph.clients)]
+    classes = {edge_of(*edge): slow_class if edge_of(*edge) in graph.slow_edges else 0 for edge in graph.edges}
+    partners = match(classes, lottery, round_, 1)
+    return [partners.get(client, ()) for client in range(graph.clients)]
 
 
 def gossip(outers: Sequence[Outer], partners: Sequence[Sequence[int]]) -> int:

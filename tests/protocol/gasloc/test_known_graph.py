@@ -11,7 +11,6 @@ from seedflood.protocol.gasloc.statement import (
     Stated,
     is_anyone_taking_part,
     known_graph,
-    known_links,
     swarm_round,
     unpack,
 )
@@ -77,7 +76,6 @@ def test_who_has_left_or_joins_is_matched_with_nobody(how):
 
 def test_who_states_a_link_with_itself_has_none():
     members = Membership([make_member(0, [0, 1]), make_member(1, [0])])
-    assert known_links(members, (), IDS[0]) == {IDS[1]: 0}
     assert known_graph(members) == {edge(0, 1): 0}
 
 

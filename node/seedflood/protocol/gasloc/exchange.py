@@ -7,18 +7,17 @@ could hold us up one after the other.
 """
 
 from collections.abc import Iterator
-from functools import partial
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.ledger import Ledger
-from seedflood.protocol.gasloc.matching import Edge, Lottery, Matching, edge_of
+from seedflood.protocol.gasloc.matching import Edge, Lottery, edge_of, match
 from seedflood.protocol.gasloc.messages import Decline, Kept, Kind, Offer, Outcome, Reason
 from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.pairing import Pairing, PairStage
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
-from seedflood.protocol.gasloc.statement import known_links, standing_still
+from seedflood.protocol.gasloc.statement import known_graph, standing_still
 from seedflood.protocol.gasloc.transfer import Content, Receiving
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import OriginId
@@ -92,8 +91,8 @@ class Exchange:
         self._pace.size, self._pairings = content.size, {}
         slots = self._rules.slots_of(round_)
         still = standing_still(self._presence.membership, self._pace.silent(now), self._origin, round_)
-        links_of = partial(known_links, self._presence.membership, still, is_any=self._rules.is_closing(round_))
-        partners = Matching(links_of, self._lottery, round_, slots).partners(self._origin)
+        graph = known_graph(self._presence.membership, still, is_any=self._rules.is_closing(round_))
+        partners = match(graph, self._lottery, round_, slots).get(self._origin, ())
         self.pairs = tuple(edge_of(self._origin, partner) for partner in partners)
         self._slots = slots or max(1, len(partners))
         names = self._presence.membership.names(partners)

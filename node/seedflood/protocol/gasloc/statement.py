@@ -100,46 +100,25 @@ def takes_part(member: Member, rounds: int | None = None) -> bool:
     return member.has_spoken and (is_over or not member.has_left)
 
 
-def known_links(
+def known_graph(
     membership: Membership,
-    still: Collection[OriginId],
-    origin: OriginId,
+    still: Collection[OriginId] = (),
     *,
     rounds: int | None = None,
     is_any: bool = False,
-) -> dict[OriginId, int]:
-    """The links of a host, stated by both ends, with hosts that take part, and the class of each. still: hosts that
-    stand still, and are matched with nobody. rounds: of the run; hosts that have finished it count, too. is_any: slow
-    links are like all others."""
-    member = _taking_part(membership, still, origin, rounds)
-    if member is None:
-        return {}
-    links: dict[OriginId, int] = {}
-    for other in member.neighbours:
-        partner = _taking_part(membership, still, other, rounds) if other != origin else None
-        if partner is not None and origin in partner.neighbours:
-            slow = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
-            links[other] = 0 if is_any else slow
-    return links
-
-
-def known_graph(
-    membership: Membership, still: Collection[OriginId] = (), *, rounds: int | None = None
 ) -> dict[Edge, int]:
-    """All of these links."""
-    return {
-        edge_of(member.origin, other): slow
-        for member in membership.all()
-        for other, slow in known_links(membership, still, member.origin, rounds=rounds).items()
-        if member.origin < other
-    }
-
-
-def _taking_part(
-    membership: Membership, still: Collection[OriginId], origin: OriginId, rounds: int | None
-) -> Member | None:
-    member = membership.get(origin)
-    return member if member is not None and origin not in still and takes_part(member, rounds) else None
+    """The links of hosts that take part, stated by both ends, and the class of each. still: hosts that stand still, and
+    are matched with nobody. rounds: of the run; hosts that have finished it count, too. is_any: slow links are like all
+    others."""
+    here = {one.origin: one for one in membership.all() if one.origin not in still and takes_part(one, rounds)}
+    graph: dict[Edge, int] = {}
+    for origin, member in here.items():
+        for other in member.neighbours:
+            partner = here.get(other) if origin < other else None
+            if partner is not None and origin in partner.neighbours:
+                slow = max(stated(member).slow.get(other, 0), stated(partner).slow.get(origin, 0))
+                graph[edge_of(origin, other)] = 0 if is_any else slow
+    return graph
 
 
 def behind(
