@@ -64,6 +64,25 @@ def test_columns_tell_the_task(guess, row, task):
     assert guess({**row, "n": 1}, {**row, "n": 2}) == task
 
 
+SAYS = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"chosen": SAYS, "rejected": SAYS},
+        {"prompt": SAYS, "completion": "c"},
+        {"prompt": SAYS, "score": 1.5},
+        {"question": "a", "response": SAYS},
+        {"turns": SAYS, "others": SAYS},
+        {"turns": [*SAYS, "c"]},
+    ],
+)
+def test_half_of_a_chat_or_one_of_two_is_not_taken_for_a_chat(guess, row):
+    with pytest.raises(ConfigError):
+        guess({**row, "n": 1}, {**row, "n": 2})
+
+
 @pytest.mark.parametrize(
     ("row", "said", "found"),
     [

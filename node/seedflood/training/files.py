@@ -171,8 +171,10 @@ def _rows_of(whole: Any) -> list[Any]:
     also write rows by their numbers, or cells without names (orient="index" and "split")."""
     if not isinstance(whole, dict):
         return whole if isinstance(whole, list) else [whole]
-    if whole.keys() == {"columns", "index", "data"}:
-        return [dict(zip(whole["columns"], cells, strict=True)) for cells in whole["data"]]
+    if whole.keys() == {"columns", "index", "data"} and {type(one) for one in whole.values()} == {list}:
+        names, cells = whole["columns"], whole["data"]
+        if all(isinstance(one, list) and len(one) == len(names) for one in cells):
+            return [dict(zip(names, one, strict=True)) for one in cells]
     if whole and all(name.isdecimal() and isinstance(row, dict) for name, row in whole.items()):
         return list(whole.values())
     lists = [rows for name, rows in whole.items() if isinstance(rows, list) and name not in CHATS]

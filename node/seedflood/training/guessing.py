@@ -154,19 +154,16 @@ def _first_of(names: Sequence[str], columns: Mapping[str, Any]) -> str | None:
 
 
 def _chat_column(columns: Mapping[str, Any]) -> str | None:
-    """Of a usual name, or the only one with a list of messages."""
-    known = [name for name in CHATS if name in columns]
-    return next(iter(known or [name for name, value in columns.items() if _is_chat(value)]), None)
+    """Of a usual name, or the only one with a list of messages, if its name does not call it half of a chat."""
+    found = [name for name, value in columns.items() if _is_chat(value)]
+    is_one = len(found) == 1 and found[0] not in (*PROMPTS, *RIGHT_ANSWERS, *ANSWERS)
+    return _first_of(CHATS, columns) or (found[0] if is_one else None)
 
 
 def _is_chat(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(
-            isinstance(one, Mapping) and ({"role", "content"} <= {*one} or {"from", "value"} <= {*one}) for one in value
-        )
-    )
+    """A list of messages."""
+    keys = [{*one} for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return 0 < len(keys) == len(value) and all(one >= {"role", "content"} or one >= {"from", "value"} for one in keys)
 
 
 def _label_column(splits: Splits, *, is_prompted: bool) -> str | None:
