@@ -55,11 +55,23 @@ def test_an_earlier_version_has_kept_no_best_evaluation(report):
     assert report.best is None
 
 
+def test_a_host_that_only_served_since_tells_what_its_run_has_cost(report):
+    result = {"digest": "ab", "spent_seconds": 3.5, "tokens": 9, "loss_after": None}
+    assert report.end(result) == result
+    later = Report(report.path, report.names)
+    later.keep()
+    later.after = {"loss": 1.0}
+    nothing = {"digest": "ab", "spent_seconds": 0.0, "tokens": 0, "loss_after": 1.0}
+    assert later.end(dict(nothing)) == {**result, "loss_after": 1.0}
+    assert json.loads(report.path.read_text())["result"]["tokens"] == 9
+    other = {"digest": "cd", "spent_seconds": 0.0, "tokens": 0}
+    assert Report(report.path, report.names).end(dict(other)) == other
+
+
 def test_a_result_never_holds_what_json_cannot_say(report, capsys):
     result = {"loss": float("nan"), "distance": float("inf"), "rows": [1, -float("inf")], "name": "alpha", "share": 0.5}
     report.before = {"loss": float("nan"), "rows": 3}
-    report.keep(result)
-    report.publish(result)
+    report.publish(report.end(result))
     expected = {"loss": None, "distance": None, "rows": [1, None], "name": "alpha", "share": 0.5}
     assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == expected
     assert json.loads(report.path.read_text(), parse_constant=pytest.fail)["result"] == expected

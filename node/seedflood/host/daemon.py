@@ -249,7 +249,7 @@ class Daemon(Owner):
 
     def _conclude(self) -> None:
         run, node, report = self.settings.run, self.settings.node, self.engine.report
-        self.result = {
+        result = {
             "name": node.name,
             "run_id": run.run_id().hex(),
             "run": run.name,
@@ -268,7 +268,7 @@ class Daemon(Owner):
                 for name, counters in self.links.totals.stats().items()
             ],
         }
-        report.keep(self.result)
+        self.result = report.end(result)
         self.hub.tell("finished", digest=str(self.result.get("digest", ""))[:16], steps=self.node.step)
         report.publish(self.result)
         if (fault := self.engine.fault()) is not None:
@@ -340,7 +340,10 @@ class Daemon(Owner):
         of this host."""
 
         def deliver(future: "asyncio.Future[Result]") -> None:
-            if future.cancelled() or self._driver.is_halted:
+            if future.cancelled():
+                return
+            future.exception()  # else asyncio would tell of it, though nobody cares any more
+            if self._driver.is_halted:
                 return
             try:
                 then(future.result())

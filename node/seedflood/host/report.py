@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from seedflood import durable
+from seedflood.host.places import told_result
 from seedflood.operations.rise import Best
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Report:
     after: Figures = field(default_factory=dict)
     best: Best | None = None
     samples: dict[str, dict[str, str]] = field(default_factory=dict)
+    result: dict[str, Any] = field(default_factory=dict)
+    """Of the run; empty if no life has reached its end."""
+
+    def __post_init__(self) -> None:
+        self.result = told_result(self.path.parent)
 
     def recall(self) -> bool:
         """Reads the figures of the base model and the best loss that an earlier life kept. False if it kept none of
@@ -58,10 +64,21 @@ class Report:
         known[when] = sample.written
         self.keep()
 
-    def keep(self, result: dict[str, Any] | None = None) -> None:
+    def end(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The result of the run, which is kept. If this life only served, it is that of an earlier one, with what was
+        evaluated since."""
+        is_known = bool(self.result) and result.get("digest") == self.result.get("digest")
+        if result.get("spent_seconds") or not is_known:
+            self.result = result
+        else:
+            self.result |= {name: figure for name, figure in self.figures().items() if figure is not None}
+        self.keep()
+        return self.result
+
+    def keep(self) -> None:
         """Writes the file. If that fails it only logs a warning: figures are no reason to end."""
         best = asdict(self.best) if self.best is not None else None
-        said = {"before": self.before, "best": best, "samples": self.samples, "result": result}
+        said = {"before": self.before, "best": best, "samples": self.samples, "result": self.result or None}
         data = json.dumps(_finite(said), indent=1, allow_nan=False).encode()
         try:
             durable.write(self.path, data, mode=0o644)
