@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from seedflood.errors import DiskFullError, PeerError
+from seedflood.errors import ConfigError, DiskFullError, PeerError
 from seedflood.host.compute import Done
 from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, StoredArray, path_of, remove
 from seedflood.protocol.gasloc import orders
@@ -117,6 +117,11 @@ class Work:
         return Done(orders.Stepped(), [taken])
 
     def _encode(self, order: orders.Encode) -> Done:
+        if not self._trainer.is_sane:
+            raise ConfigError(
+                "the parameters of this host have grown beyond what any other takes: begin the run anew, with a lower "
+                "learning_rate in [run.gasloc]."
+            )
         return Done(orders.Encoded(self._trainer.outer.propose(cast(EncodingName, order.encoding))))
 
     def _keep(self, order: orders.Keep) -> Done:

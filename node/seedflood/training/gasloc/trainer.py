@@ -50,6 +50,11 @@ class Trainer:
         norm, least = float(torch.linalg.vector_norm(values_F)), SIZE_MIN * math.sqrt(len(values_F))
         self.norm_max = NORM_FACTOR * max(norm, least)
 
+    @property
+    def is_sane(self) -> bool:
+        """Are our parameters what others would take?"""
+        return float(torch.linalg.vector_norm(self.worker.flat.values_F, dtype=torch.float64)) < self.norm_max
+
     def difference(self, payload: Stored, digest: bytes) -> FreshDifference:
         """What a round needs of a partner, to be mixed or kept after a check. payload: its parameters, uint8, as they
         were offered under this digest. Raises PeerError if parameters of this run cannot have this size."""
