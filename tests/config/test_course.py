@@ -101,6 +101,15 @@ def test_a_model_that_is_exported_anyway_is_not_written_twice(write):
     assert second.settings.node.export is None
 
 
+def test_an_export_that_is_asked_for_after_a_run_has_ended_does_not_hide_its_model(write, tmp_path):
+    (tmp_path / "state/model").mkdir(parents=True)
+    first, second = load_course(write(), {"node": {"export": str(tmp_path / "out")}})
+    assert second.settings.node.model_path == tmp_path / "state/model"
+    (tmp_path / "out").mkdir()
+    first, second = load_course(write(), {"node": {"export": str(tmp_path / "out")}})
+    assert first.settings.node.export == second.settings.node.model_path == tmp_path / "out"
+
+
 def test_a_run_has_the_same_id_wherever_a_host_keeps_it(write):
     _, here = load_course(write())
     _, there = load_course(write(), {"node": {"state": "/elsewhere", "name": "beta"}})

@@ -152,5 +152,6 @@ def _place(stages: list[Stage]) -> Iterator[Stage]:
 
 
 def _model_of(stage: Stage) -> Path:
-    """The folder of the model with which a run has ended."""
-    return stage.settings.node.export or stage.folder(stage.position) / MODEL_FOLDER
+    """The folder of the model with which a run has ended. `export` may have been set after that."""
+    kept, exported = stage.folder(stage.position) / MODEL_FOLDER, stage.settings.node.export
+    return kept if exported is None or (kept.exists() and not exported.exists()) else exported

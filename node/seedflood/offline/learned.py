@@ -154,10 +154,12 @@ def _node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
     """A trainer with the base model, and a copy of the node's journal. Raises SeedfloodError."""
     path = settings.node.state / JOURNAL_FILE
     if settings.run.mode != "seedflood":
-        raise ConfigError(
-            f'the journal of a node with mode = "{settings.run.mode}" does not hold what it has learned: set [node] '
-            "export, and the node writes a model when its run ends."
-        )
+        kept = settings.node.export
+        advice = "set [node] export, and the node writes a model when its run ends"
+        if kept is not None and kept.exists():
+            advice = f"name the model that it has ended with, --model {kept}"
+        mode = settings.run.mode
+        raise ConfigError(f'the journal of a node with mode = "{mode}" does not hold what it has learned: {advice}.')
     if not path.exists():
         raise ConfigError(
             f"{path} does not exist: this node has learned nothing in run {settings.run.name}. Name an earlier run "
