@@ -38,6 +38,15 @@ def test_a_host_may_have_the_model_in_a_folder_of_its_own(offline):
     assert base.digest == load_base(RUN, NodeSettings(device="cpu")).digest
 
 
+def test_a_model_without_a_tokenizer_is_refused(offline, tmp_path):
+    """transformers makes up one that knows no word."""
+    shutil.copytree(embedded.MODEL_FOLDER, tmp_path / "model")
+    for file in (tmp_path / "model").glob("*token*"):
+        file.unlink()
+    with pytest.raises(ModelError, match="tokenizer"):
+        load_model(str(tmp_path / "model"))
+
+
 def test_a_host_whose_tokenizer_makes_other_tokens_has_another_base_model(offline, tmp_path):
     shutil.copytree(embedded.MODEL_FOLDER, tmp_path / "model")
     (tmp_path / "model/tokenizer_config.json").unlink()  # of that, transformers makes a tokenizer of another class

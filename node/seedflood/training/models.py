@@ -227,6 +227,10 @@ def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
         plain = {"quantization_config": GgufConfig(dequantize=True)}
         location = str(Path(location).parent)
     tokenizer = AutoTokenizer.from_pretrained(location, **options)
+    if not tokenizer(PROBE, add_special_tokens=False)[
+        "input_ids"
+    ]:  # transformers makes one up if there are no files of it
+        raise ModelError(f"{location} has no tokenizer, or one that knows no text: add its files, as tokenizer.json.")
     told: tuple[Any, dict[str, Any]] = AutoModelForCausalLM.from_pretrained(  # type: ignore[assignment]
         location, dtype=torch.float32, output_loading_info=True, **plain, **options
     )
