@@ -298,12 +298,15 @@ def _find(peers: Path, node: str | None) -> RunningNode:
     return node_in(state)
 
 
-def _lines(path: Path) -> "itertools.chain[bytes]":
-    """The lines of a file, or of all event files in a folder. Raises UsageError if there are none."""
-    paths = event_files(path) if path.is_dir() else [path]
+def _lines(path: Path, *, is_of_latest: bool = False) -> Iterator[bytes]:
+    """The lines of a file, or of all event files in a state folder, also those of later runs of a course. is_of_latest:
+    of the latest run alone, for steps begin anew in each. Raises UsageError if there are none."""
+    folders = [path, *sorted(path.glob("run-*"), key=lambda one: one.stat().st_mtime)]
+    of_runs = [found for folder in folders if (found := event_files(folder))] if path.is_dir() else [[path]]
+    paths = of_runs[-1] if of_runs and is_of_latest else list(itertools.chain(*of_runs))
     if not paths or not paths[0].is_file():
         raise UsageError(f"{path} is no event file and holds none; name events.jsonl or a state folder.")
-    return itertools.chain(read_lines(paths))
+    return read_lines(paths)
 
 
 def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, Any]]:
@@ -316,7 +319,8 @@ def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, An
             f'no origin, or more than one, goes by "{origin}" in these files; known are '
             f"{', '.join(sorted(set(names.values()))) or 'none'}."
         )
-    return [trace_lines(_lines(path), str(found), step, names.get(str(found))).as_json() for path in files]
+    of_files = (_lines(path, is_of_latest=True) for path in files)
+    return [trace_lines(lines, str(found), step, names.get(str(found))).as_json() for lines in of_files]
 
 
 def _show_window(window: dict[str, Any]) -> str:
