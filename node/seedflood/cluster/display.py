@@ -11,6 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 PLAIN_SECONDS = 5.0
 """Between two progress lines if there is no terminal."""
@@ -53,6 +54,8 @@ class LoggedNode:
     """Other values of its algorithm's progress, by column."""
     last_words: str = ""
     """Its last fault, unless that has passed: to be told at the end."""
+    has_failed: bool = False
+    """Was it the one by which it ended? Nothing counts that comes after it."""
     results: list[dict[str, Any]] = field(default_factory=list)
     """The results of the runs that have ended."""
 
@@ -67,8 +70,9 @@ class LoggedNode:
     def learn(self, facts: dict[str, Any]) -> None:
         """facts: of a line of its log."""
         event = facts.get("event", "")
-        if facts.get("level") in ("critical", "error"):
-            self.last_words = str(event)
+        level = facts.get("level")
+        if level == "critical" or (level == "error" and not self.has_failed):
+            self.last_words, self.has_failed = str(event), level == "critical"
         elif event == RECOVERED:
             self.last_words = ""
         match event:
@@ -191,10 +195,10 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
     for sample in result.get("samples", ()):
         for name in ("prompt", "wanted", "before", "after"):
-            console.print(f"{name:>7}: {_shortened(sample.get(name, '-').strip())}", markup=False, highlight=False)
+            console.print(Text(f"{name:>7}: {_shortened(sample.get(name, '-').strip())}"))
         console.print()
     for name, words in result.get("errors", {}).items():
-        console.print(f"{name} said: {words}", style="red", markup=False, highlight=False)
+        console.print(Text(f"{name} said: {words}", "red"))
 
 
 def _shortened(text: str) -> str:

@@ -124,13 +124,17 @@ class _Cluster:
                 try:
                     facts = json.loads(line)
                 except ValueError:
-                    facts = {"event": line.decode(errors="replace").strip(), "level": "critical"}
+                    facts = {"event": line.decode(errors="replace").strip(), "level": "error"}
                 if isinstance(facts, dict):
                     host.learn(facts)
                     if facts.get("event") == "rows read" and host.is_first:
-                        self._console.print(understood(facts), highlight=False, markup=False, soft_wrap=True)
+                        self._say(understood(facts))
                     elif host.is_first and _is_of_score(facts):
-                        self._console.print(facts["event"], highlight=False, markup=False, soft_wrap=True)
+                        self._say(facts["event"])
+
+    def _say(self, text: str) -> None:
+        """What may quote rows, which say what they like."""
+        self._console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def _stop_relays(self) -> None:
         """Ends those that wait for hosts though all have ended: these came up when the run was over, as a short one may
