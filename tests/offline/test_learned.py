@@ -291,19 +291,34 @@ def test_the_task_of_a_file_is_guessed_by_its_columns_unless_it_is_said(monkeypa
     assert 'no column "sentence"' in err
 
 
-def test_rows_are_read_as_the_card_of_a_model_says_if_they_can_be(monkeypatch, capsys, tmp_path):
-    """A file that lacks a label would make it easier to be right."""
-    folder, file = tmp_path / "model", tmp_path / "test.csv"
-    shutil.copytree(embedded.MODEL_FOLDER, folder)
-    objective = ObjectiveSettings(task="prompted", template="{review} it was", label_words=("cold", "sour", "warm"))
-    run = RunSettings(objective=objective)
-    (folder / "README.md").write_text(model_card(Learned(run, bytes(32), bytes(32), {}, {})))
-    for column, words in (("review", "cold, sour, warm"), ("text", "cold, warm")):
-        file.write_text(f"{column},label\n" + "".join(f"the beer was {word},{word}\n" for word in ("cold", "warm") * 8))
-        code, out, _ = run_command(
-            monkeypatch, capsys, "evaluate", "--model", str(folder), "--data", str(file), "--json"
-        )
-        assert (code, json.loads(out)["label_words"]) == (0, words)
+@pytest.fixture
+def learned_model(tmp_path):
+    """With the card of a run that knew three words, and brackets in its prompts."""
+    shutil.copytree(embedded.MODEL_FOLDER, tmp_path / "model")
+    words = ("cold", "sour", "warm")
+    run = RunSettings(
+        objective=ObjectiveSettings(task="prompted", template="[INST] {review}[/INST]", label_words=words)
+    )
+    (tmp_path / "model/README.md").write_text(model_card(Learned(run, bytes(32), bytes(32), {}, {})))
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("data", ["test.csv", "rows", "rows#test"])
+@pytest.mark.parametrize(("column", "words"), [("review", "cold, sour, warm"), ("text", "cold, warm")])
+def test_rows_are_read_as_the_card_of_a_model_says_if_they_can_be(
+    monkeypatch, capsys, tmp_path, learned_model, data, column, words
+):
+    """Rows that lack a label would make it easier to be right."""
+    (tmp_path / "rows").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("test.csv", "rows/train.csv", "rows/test.csv", "rows/dev.csv"):
+        rows = (f"the {name} beer {n} was {word},{word}\n" for n in range(4) for word in ("cold", "warm"))
+        Path(name).write_text(f"{column},label\n" + "".join(rows))
+    told = ["evaluate", "--model", str(learned_model), "--data", data, "--set", "run.objective.max_length=99"]
+    code, out, _ = run_command(monkeypatch, capsys, *told, "--json")
+    assert (code, json.loads(out)["label_words"], json.loads(out)["rows"]) == (0, words, 8)
+    code, out, _ = run_command(monkeypatch, capsys, *told)
+    assert (code, "[INST] {review}[/INST]" in out) == (0, column == "review")
 
 
 @pytest.mark.parametrize(

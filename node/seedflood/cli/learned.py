@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +19,6 @@ from seedflood.cli.options import (
     RunOption,
     SetOption,
     facts_read,
-    guessed,
     parse_overrides,
     settings_of,
     show_facts,
@@ -42,6 +41,9 @@ from seedflood.training.card import told_objective
 AdapterOption = Annotated[
     Path | None, typer.Option("--adapter", metavar="FOLDER", help="Of --model: with this LoRA adapter (export, PEFT).")
 ]
+
+READ_BY = {"task", "template", "label_words", "label_column"}
+"""Of `[run.objective]`: by which rows are read."""
 
 SILENT_SECONDS = 5.0
 """How long a command may work before it says what it does."""
@@ -94,10 +96,7 @@ def evaluate(
     if model == EMBEDDED and task != "prompted":
         flags = merge({"run": {"objective": {"task": task or EMBEDDED}}}, flags)
     elif model is not None:
-        is_guessed = file is not None and task in (None, "prompted", "reward")
-        is_said = task is not None or "objective" in flags.get("run", {})
-        of_card = told_objective(adapter or Path(model)) if is_guessed and not is_said else {}
-        flags = with_guess(merge(flags, _if_read_so(of_card, str(data))), task, data if is_guessed else None)
+        flags = _with_card(flags, task, data, adapter or Path(model))
     elif file is not None:
         flags = with_guess(flags, task, None)
     if data is not None and file is None:
@@ -122,12 +121,15 @@ def evaluate(
     show_facts(facts, as_json=as_json)
 
 
-def _if_read_so(objective: dict[str, Any], data: str) -> dict[str, Any]:
-    """Overrides of a run by which the rows are read as this says; none if they cannot be."""
-    try:
-        return {"run": {"objective": {**objective, **guessed(data, objective)}}} if objective else {}
-    except (ConfigError, DataError):
-        return {}
+def _with_card(flags: dict[str, Any], task: str | None, data: str | None, folder: Path) -> dict[str, Any]:
+    """The overrides of a run, and with them how the rows are read: as somebody says, else as the card of the model in
+    the folder does, if they can be, else as is guessed."""
+    said = flags.get("run", {}).get("objective", {})
+    of_card = told_objective(folder) if data is not None and task is None and not said.keys() & READ_BY else {}
+    if of_card:
+        with suppress(ConfigError, DataError):
+            return with_guess(merge({"run": {"objective": of_card}}, flags), None, data)
+    return with_guess(flags, task, data if task in (None, "prompted", "reward") else None)
 
 
 def _how_read(objective: ObjectiveSettings) -> dict[str, Any]:

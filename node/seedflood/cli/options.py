@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from seedflood import VERSION
 from seedflood.config import EMBEDDED, EstimateName, Settings, divide_data, load_course, merge, pick
@@ -123,7 +124,7 @@ def show_facts(facts: dict[str, Any], *, as_json: bool = False) -> None:
         return
     table = Table(show_header=False, box=None)
     for key, value in facts.items():
-        table.add_row(key, str(value))
+        table.add_row(key, Text(str(value)))
     table_console().print(table)
 
 
