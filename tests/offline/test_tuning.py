@@ -80,7 +80,8 @@ def test_a_shortened_run_has_whole_rounds():
     run = RunSettings.of(**RUN, steps=400, local_steps=8, refresh_period=800)
     assert shorten(run, 30).steps == 24
     assert shorten(run, None).steps == 96
-    assert shorten(run, 4000).steps == 400
+    assert shorten(run, 4000).steps == 4000
+    assert shorten(run.model_copy(update={"steps": 48}), None).steps == 48
     with pytest.raises(UsageError, match="local_steps are 8"):
         shorten(run, 7)
 

@@ -2,8 +2,8 @@ import tomllib
 
 import pytest
 
-from seedflood.config import RunSettings
-from seedflood.training.card import Learned, model_card
+from seedflood.config import CARD_FILE, RunSettings
+from seedflood.training.card import Learned, model_card, told_objective
 
 
 def card_of(run, **figures):
@@ -39,3 +39,9 @@ def test_a_card_says_what_the_base_model_of_a_continued_run_is():
     card = card_of(RunSettings.of(model="previous"))
     assert "\n| base model | what the run before has ended with |\n" in card
     assert "have trained together of what the run before has ended with on" in card
+
+
+@pytest.mark.parametrize("settings", ["run.objective = 5", "run = [", "a = " + "[" * 5000 + "]" * 5000, ""])
+def test_a_strange_card_tells_no_objective(settings, tmp_path):
+    (tmp_path / CARD_FILE).write_text(f"# x\n\n```toml\n{settings}\n```\n")
+    assert told_objective(tmp_path) == {}

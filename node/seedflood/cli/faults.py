@@ -22,6 +22,8 @@ NEEDS_MEMORY = (
     'less, or dtype = "int8" or "nf4" for smaller weights; what was learned is kept.'
 )
 
+INTERNAL = "internal fault: {name}: {error}; please report it, with the traceback that SEEDFLOOD_TRACEBACK=1 shows."
+
 
 def run_command(command: Callable[..., Any], name: str) -> None:
     try:
@@ -38,7 +40,7 @@ def run_command(command: Callable[..., Any], name: str) -> None:
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
             told = str(error).partition(". ")[0] or "MemoryError"
             _fail(name, NEEDS_MEMORY.format(error=told), ExitCode.INTERNAL)
-        _fail(name, f"internal fault: {type(error).__name__}: {error}; please report it.", ExitCode.INTERNAL)
+        _fail(name, INTERNAL.format(name=type(error).__name__, error=error), ExitCode.INTERNAL)
 
 
 def _fail(name: str, sentence: str, code: ExitCode) -> None:

@@ -102,13 +102,13 @@ def sweep(settings: Settings, rates: Sequence[float], steps: int | None, report:
 
 
 def shorten(run: RunSettings, steps: int | None) -> RunSettings:
-    """The run with fewer steps, in whole rounds, and not too many origins; the schedule shrinks with it. Raises
+    """The run with so many steps, in whole rounds, and not too many origins; the schedule shrinks with it. Raises
     UsageError if `steps` is less than a round."""
-    wanted = steps if steps is not None else STEPS.get(run.seedflood.estimate, STEPS_OTHERWISE)
+    wanted = steps if steps is not None else min(run.steps, STEPS.get(run.seedflood.estimate, STEPS_OTHERWISE))
     local_steps = run.seedflood.local_steps
     if steps is not None and steps < local_steps:
         raise UsageError(f"--steps {steps} is less than one round of the run: its local_steps are {local_steps}.")
-    wanted = max(local_steps, min(wanted, run.steps) // local_steps * local_steps)
+    wanted = max(local_steps, wanted // local_steps * local_steps)
     return run.model_copy(update={"steps": wanted, "clients": min(run.clients, ORIGINS_MAX)})
 
 

@@ -58,7 +58,7 @@ def told_objective(folder: Path) -> dict[str, Any]:
     try:
         spelled = _SETTINGS.search((folder / CARD_FILE).read_text(errors="replace"))
         told = tomllib.loads(spelled[1])["run"]["objective"] if spelled else {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 

@@ -38,8 +38,8 @@ from seedflood.transport.texts import plain
 BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 """What grpc.aio raises when a stream ends under a read or a write."""
 
-CUT = "the connection broke, or a frame was larger than 4 MiB"
-"""Of a stream that the other side has opened gRPC tells only that it has ended."""
+CUT = "the connection broke"
+"""Of a stream that the other side has opened gRPC tells only that it has ended, also if a frame was above 4 MiB."""
 
 CONTENTS_BYTES_MAX = 1 << 20
 """The most bytes that travel at once on the second stream."""
