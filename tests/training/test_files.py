@@ -190,6 +190,12 @@ def test_a_csv_file_may_have_spaces_behind_its_commas(tmp_path):
     ]
 
 
+def test_a_cell_may_say_what_its_column_is_called(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("word,kind\nword,noun\n" + "say,verb\n" * 199)
+    assert read_file(path).rows[0].columns == {"word": "word", "kind": "noun"}
+
+
 def test_a_csv_file_may_have_a_column_without_a_name(tmp_path):
     (tmp_path / "rows.csv").write_text("text,label,\na film,1,\n")
     assert columns(read_file(tmp_path / "rows.csv")) == [{"text": "a film", "label": "1", "": ""}]

@@ -37,6 +37,9 @@ SPLIT_WORDS = {
 CHATS = "messages", "conversations"
 """Columns that hold a chat of one row each."""
 
+REPEATED = 100
+"""A first line whose cell stands in its column again, in more than one row of so many, is a row."""
+
 SAVED = ("dataset_dict.json", "state.json")
 """In a folder that `datasets` has saved."""
 
@@ -203,9 +206,10 @@ def _read_csv(path: Path) -> Table:
             problem = f'broken quotes ({error}): put a cell that has quotes into quotes, and double those ("").'
             raise Row({}, str(path), reader.reader.line_num).error(problem) from error
     names = reader.fieldnames or ()
-    if again := next((row for row in rows if names and all(row.columns.get(name) == name for name in names)), None):
-        raise again.error("the first line of the file comes again, with the names of the columns: remove it.")
-    if any(name.isdecimal() or any(row.columns.get(name) == name for row in rows) for name in names if name):
+    if head_row := next((row for row in rows if names and all(row.columns.get(name) == name for name in names)), None):
+        raise head_row.error("the first line of the file comes again, with the names of the columns: remove it.")
+    again = {name: sum(row.columns.get(name) == name for row in rows) for name in names if name}
+    if any(name.isdecimal() or REPEATED * cells > len(rows) for name, cells in again.items()):
         raise DataError(f"{path} begins with a row: write the names of the columns into its first line.")
     if twice := next((name for name in names if name and list(names).count(name) > 1), None):
         raise DataError(f'{path} has several columns "{twice}": give each a name of its own.')
