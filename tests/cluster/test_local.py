@@ -126,6 +126,11 @@ def test_hosts_that_are_ready_train_even_if_they_have_told_no_progress_yet(clust
     assert "training" in line_of(cluster)
 
 
+def rank_of(pid):
+    told = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(one.split("=", 1) for one in told if one).get("LOCAL_RANK")
+
+
 @pytest.mark.parametrize("has_threads", [False, True])
 async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_killed_one_by_one(
     cluster, monkeypatch, tmp_path, has_threads
@@ -145,6 +150,8 @@ async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_kil
     assert ("Threads:\t1\n" in parent) != has_threads
     words = Path(f"/proc/{killed.pid}/cmdline").read_text()  # noqa: ASYNC240
     assert ("seedflood.cli.forks" in words) != has_threads
+    if has_threads:  # what is forked shows the environment of its parent
+        assert [rank_of(process.pid) for process in processes] == ["0", "1"]
     os.kill(killed.pid, signal.SIGKILL)
     with pytest.raises(SeedfloodError, match=r"failed: it was ended by SIGKILL \(by hand, or for lack of memory\)"):
         await cluster._watch(one, killed)

@@ -9,6 +9,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import DataError, ModelError
+from seedflood.training import loading
 from seedflood.training.evaluation import evaluate
 from seedflood.training.files import read_file
 from seedflood.training.guessing import guess_objective
@@ -36,6 +37,20 @@ def test_a_host_may_have_the_model_in_a_folder_of_its_own(offline):
     run = RunSettings.of(model="nobody/nothing", task="embedded")
     base = load_base(run, NodeSettings(device="cpu", model_path=embedded.MODEL_FOLDER))
     assert base.digest == load_base(RUN, NodeSettings(device="cpu")).digest
+
+
+def test_nodes_that_one_command_starts_take_the_gpus_in_turn(offline, monkeypatch):
+    asked, base = [], load_base(RUN, NodeSettings(device="cpu"))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr(loading, "load_model", lambda name, **how: asked.append(how["device"]) or base)
+    for rank in "012":
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        load_base(RUN, NodeSettings())
+    load_base(RUN, NodeSettings(device="cuda"))
+    monkeypatch.delenv("LOCAL_RANK")
+    load_base(RUN, NodeSettings())
+    assert asked == ["cuda", "cuda:1", "cuda", "cuda", "cuda"]
 
 
 def test_a_model_without_a_tokenizer_is_refused(offline, tmp_path):

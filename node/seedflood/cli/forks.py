@@ -35,6 +35,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # else a node might be forked that nobody was told of
     for number, node in enumerate(nodes):
         pipes = [one["stderr"] for one in nodes[number:]]
+        os.environ["LOCAL_RANK"] = str(number)
         if (pid := _spawn(node, pipes) if has_threads else os.fork()) == 0:
             _become(node, [facts, *pipes])
             return node_main()

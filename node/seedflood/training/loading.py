@@ -1,5 +1,6 @@
 """The base model and the rows of a run, from where this host has them."""
 
+import os
 from pathlib import Path
 
 import torch
@@ -14,9 +15,7 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
     """The base model of a run, perhaps with the LoRA adapter in a folder. Its digest tells the tokenizer, too. Raises
     ModelError."""
     name = run.model if node.model_path is None else str(node.model_path)
-    device = node.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = _usual_device() if node.device == "auto" else node.device
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
     base = load_model(name, device=device, dtype=dtype, adapter=adapter)
     base.digest = with_tokens(base.digest, base.tokenizer)
@@ -24,6 +23,14 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
         ends = base.causal.ends or {base.tokenizer.eos_token_id}
         base.model.generation_config.eos_token_id = sorted(ends.union(end_tokens(base.tokenizer)) - {None}) or None
     return base
+
+
+def _usual_device() -> str:
+    """Nodes that one command has started take the GPUs in turn: LOCAL_RANK counts them, as with torchrun."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    index = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+    return f"cuda:{index}" if index else "cuda"
 
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
