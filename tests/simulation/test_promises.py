@@ -5,6 +5,7 @@ A scenario returns what the judges complain about. Everything on: nothing. The m
 
 import re
 from collections import Counter
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 
@@ -89,6 +90,28 @@ def forgetful(*, is_disk_lost):
     world.network.heal()
     world.network.partition({0})
     world.start_later(middle, 0.1, is_journal_damaged=not is_disk_lost)
+    world.run_for(20)
+    world.network.heal()
+    return judge(world)
+
+
+def put_back():
+    """The host in the middle gets an old copy of its disk, and first meets one that knows some of what came after."""
+    world = make_world("path", 3, steps=40, window="bounded", pace=Pace(0.5, 0.5), patience=Patience(start_seconds=60))
+    world.start()
+    left, middle, right = world.hosts
+    assert world.clock.run(lambda: middle.is_up and middle.node.step >= 4, 60)
+    old = deepcopy(middle.journal, {id(middle): middle})
+    assert world.clock.run(lambda: right.node.frontier.last(middle.origin) >= 6, 60)
+    world.network.partition({2})
+    said = max(middle.published)
+    assert world.clock.run(lambda: max(middle.published) >= said + 3, 60)
+    assert world.clock.run(lambda: left.node.frontier.last(middle.origin) >= max(middle.published), 60)
+    middle.crash()
+    middle.journal = old
+    world.network.heal()
+    world.network.partition({0})
+    world.start_later(middle, 0.1)
     world.run_for(20)
     world.network.heal()
     return judge(world)
@@ -302,12 +325,13 @@ PROMISES = {
     "P3 a crash of all loses nothing": (powerless, [(MemoryBundleJournal, "_sync", nothing)]),
     "P4 a lost disk contradicts nothing": (
         lambda: forgetful(is_disk_lost=True),
-        [(CatchUp, "hear_of_past", nothing), (CatchUp, "remember", nothing)],
+        [(CatchUp, one, nothing) for one in ("hear_of_past", "remember", "lacked")],
     ),
     "P4 a lost disk contradicts nothing, whoever is met first": (
         met_by_a_newcomer,
         [(CatchUp, "remember", nothing)],
     ),
+    "P4 an old copy of a disk contradicts nothing": (put_back, [(CatchUp, "lacked", nothing)]),
     "P4 a key in use twice contradicts nothing": (started_twice, [(Presence, "_hear_of_us", nothing)]),
     "P5 a replica that differs is found and made again": (
         flipped,

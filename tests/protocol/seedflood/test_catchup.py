@@ -15,7 +15,7 @@ def make_catchup(newest=None, spoken=None, *, is_journal_damaged=False, is_key_f
     catchup = CatchUp(PATIENCE)
     if spoken is None and newest is not None and newest.has_spoken:
         spoken = newest
-    catchup.remember(newest, spoken, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
+    catchup.remember(newest, spoken, 0, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
     catchup.link(linked_at)
     return catchup
 

@@ -163,6 +163,21 @@ def test_a_node_with_a_lost_journal_learns_its_own_past_before_it_speaks():
     assert (own.step, own.skipped) == (3, 0)
 
 
+@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+def test_a_node_whose_journal_is_an_old_copy_asks_all_its_past_neighbours_before_it_speaks(window):
+    node = restarted(window=window, neighbours=[B, C])
+    node.connected(B.id, B.hello([A.held(5), B.held(5)]), 0.0)
+    node.collect()
+    out = answer_pull(node, B, A.updates(3, 4), B.updates(2, 3, 4))
+    assert "the journal lacks a past life of this node" in events(out)
+    assert measure_of(tick(node, 1e4)) is None
+    assert waiting_for(node) == ["cyd"]
+    node.connected(C.id, C.hello([A.held(6), B.held(5)]), 1e4)
+    node.collect()
+    answer_pull(node, C, A.updates(5), now=1e4)
+    assert measure_of(tick(node, 2e4)) == Measure(6, 1)
+
+
 def test_an_own_bundle_that_turns_up_too_late_is_not_contradicted():
     node = linked(B)
     out = hear(node, B, Updates((A.bundle(0, scalar=99),)))
@@ -470,11 +485,12 @@ def test_those_that_left_do_not_hold_back_one_that_joins():
 # Crashing
 
 
-def restarted(**rules):
+def restarted(neighbours=(), **rules):
     """A node that crashed in window 2, with one bundle of B that came early."""
     journal = [A.bundle(0), B.bundle(0), A.bundle(1), B.bundle(1), A.bundle(2), B.bundle(3)]
     rules = make_rules(**rules)
-    return A.node(rules, bundles=journal, members=[A.member(), B.member()], incarnation=2, patience=PATIENCE)
+    members = [A.member(neighbours=neighbours), B.member(), *([C.member()] if C in neighbours else [])]
+    return A.node(rules, bundles=journal, members=members, incarnation=2, patience=PATIENCE)
 
 
 def test_a_restarted_node_opens_its_last_window_again():

@@ -164,7 +164,8 @@ class SeedFlood(Algorithm):
         newest, spoken = self._membership.get(self.origin), self._membership.spoken(self.origin)
         self.holdings.restore(bundles, closed, settled)
         self.windows.until_joined = now + self._patience.start_seconds
-        self._catchup.remember(newest, spoken, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
+        end = self.frontier.last(self.origin) + 1
+        self._catchup.remember(newest, spoken, end, is_journal_damaged=is_journal_damaged, is_key_fresh=is_key_fresh)
         self._go_on(newest, now)
         self.exchange.watch.take()
 

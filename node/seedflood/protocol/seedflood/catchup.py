@@ -4,7 +4,8 @@ A node may speak once it has held everything that one neighbour held when they l
 journal is whole, for the journal knows everything that the node ever said. A journal that was lost or damaged does not:
 a single neighbour may hold the last thing that we said. A node is *forgetful*
 
-* if its journal is damaged, or lacks a statement of ours that the network knows;
+* if its journal is damaged, or lacks a statement or a step of ours that the network knows: it is an old copy then, for
+  both are durable before they are sent;
 * if its journal knows of no step that we took part in, and the key is not fresh: a key without a past means that the
   past was lost. A key is fresh from the moment it is made until just before its first use; a mark on the disk says so.
 
@@ -46,7 +47,7 @@ class CatchUp:
         self.said_before = 0
         self.has_ended = False
         self._patience = patience
-        self._journal_age = (0, -1)
+        self._journal_age, self._journal_end = (0, -1), 0
         self._word_age = (0, -1)
         self._past_neighbours: set[OriginId] = set()
         self._is_past_certain = False
@@ -55,9 +56,11 @@ class CatchUp:
         self._behind_since: float | None = None
 
     def remember(
-        self, newest: Member | None, spoken: Member | None, *, is_journal_damaged: bool, is_key_fresh: bool
+        self, newest: Member | None, spoken: Member | None, end: int, *, is_journal_damaged: bool, is_key_fresh: bool
     ) -> None:
-        """What the journal knows of our past: our newest statement, and the last one that spoke of steps."""
+        """What the journal knows of our past: our newest statement, the last one that spoke of steps, and the step
+        after our last one."""
+        self._journal_end = end
         if newest is not None:
             self._journal_age = newest.age
         if spoken is not None:
@@ -78,6 +81,14 @@ class CatchUp:
             self._is_past_certain = False
         if member.has_spoken and member.age > self._word_age:
             self._learn(member)
+
+    def lacked(self, before: int) -> Collection[OriginId] | None:
+        """The former neighbours that we know, if the journal is an old copy: steps of ours up to `before` are held, and
+        it had not all of them."""
+        if before <= self._journal_end:
+            return None
+        self.is_forgetful, self._is_past_certain = True, False
+        return self._past_neighbours
 
     def may_speak(
         self,

@@ -126,10 +126,13 @@ class Exchange:
     def may_speak(self, first: int, now: float) -> bool:
         """Does a node that joins know enough, and do its neighbours know that it takes part from this step on?"""
         membership, frontier = self._presence.membership, self._holdings.frontier
-        own, is_forgetful = self._presence.ours.origin, self.catchup.is_forgetful
+        own = self._presence.ours.origin
+        held_before = frontier.last(own) + 1
+        if (former := self.catchup.lacked(held_before)) is not None:
+            self._presence.tell_loss(former)
+        is_forgetful = self.catchup.is_forgetful
         present = membership.present() if is_forgetful else set()  # else nobody asks for it
         hosts = sum(not stated(member).is_relay for member in membership.all()) if is_forgetful else 0
-        held_before = frontier.last(own) + 1
         is_caught_up = self.catchup.may_speak(
             self.donors.reached,
             present,

@@ -225,10 +225,15 @@ class Presence:
         if self.algorithm.has_spoken:
             return
         self.algorithm.hear_of_past(past)
-        if self.algorithm.is_forgetful and not self._is_loss_told:
+        if self.algorithm.is_forgetful:
+            self.tell_loss(past.neighbours)
+
+    def tell_loss(self, former: Iterable[OriginId]) -> None:
+        """Our journal was lost, or is an old copy. former: neighbours of the life that it lacks."""
+        if not self._is_loss_told:
             self._is_loss_told = True
-            neighbours = sorted(map(self.membership.name, past.neighbours))
-            self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=neighbours)
+            names = sorted(map(self.membership.name, former))
+            self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=names)
 
     def _keep(self, member: Member) -> None:
         self.membership.believe(member)
