@@ -10,7 +10,7 @@ import pytest
 from seedflood import cli
 from seedflood.errors import ExitCode
 from seedflood.identity import Identity
-from seedflood.protocol.swarm.roster import Cut
+from seedflood.protocol.swarm.roster import Cut, Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
 
@@ -94,6 +94,15 @@ def test_a_removal_is_asked_about_first(desk: Desk, monkeypatch: pytest.MonkeyPa
         assert (code, sentence in err) == (ended, True), err
         assert "its key never returns" in " ".join(out.split())
         assert desk.file.read_text() == before
+
+
+def test_what_was_signed_while_somebody_was_asked_is_kept(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.sign("add", "alpha", KEYS[0])
+    meanwhile = SignedRoster.sign(desk.operator, "run", Roster(9))
+    monkeypatch.setattr("typer.confirm", lambda _: write_roster(desk.file, meanwhile) or True)
+    code, _, err = desk.sign("remove", "alpha")
+    assert (code, "has changed meanwhile: run this again" in err) == (ExitCode.USAGE, True), err
+    assert read_roster(desk.file) == meanwhile
 
 
 def test_a_key_that_others_can_read_signs_nothing(desk: Desk) -> None:

@@ -311,6 +311,17 @@ async def test_a_stranger_at_an_address_that_is_dialled_ends_nobody_by_saying_th
     assert any("belongs to another run" in line and "dialled again" in line for line in caplog.messages)
 
 
+async def test_a_stranger_ends_no_relay_that_has_still_to_learn_its_run(secured: Closed) -> None:
+    key = secured.make_key("relay").public_key
+    secured.sign(secured.roster.adding(Entry("relay", key, ("relay",))))
+    stranger = await secured.cluster.start("stranger", [], {"clients": 2})
+    run, node = {"operator": secured.operator.public_key.hex()}, {"roster": secured.path, "role": "relay"}
+    starting = asyncio.create_task(secured.cluster.start("relay", ["stranger"], run, node))
+    await secured.cluster.until(lambda: starting.done() or stranger.links.totals.faults["run"] >= 2)
+    assert not starting.done()
+    starting.cancel()
+
+
 async def test_hosts_of_the_roster_that_are_all_of_another_run_end_one_that_dials_them(secured: Closed) -> None:
     secured.enrol("a", "b")
     await secured.start("a", [], clients=2)

@@ -60,6 +60,13 @@ def test_it_is_renewed_long_before_it_ends():
     assert NOW < OWN.renew_at < NOW + VALID_SECONDS / 2 + 1
 
 
+@pytest.mark.parametrize(
+    ("seconds", "is_fresh"), [(0, True), (-60, True), (-2 * CLOCKS_SECONDS, False), (VALID_SECONDS / 2, False)]
+)
+def test_whoever_sets_its_clock_right_needs_another(seconds, is_fresh):
+    assert OWN.is_fresh(NOW + seconds) == is_fresh
+
+
 def test_nobody_takes_the_statement_of_another_for_a_key_of_its_own():
     key = ec.generate_private_key(ec.SECP256R1())
     assert refusal_of(certificates.sign_certificate(key, BEGIN, END, statement_in(OWN.chain_pem))) == "certificate"
@@ -111,11 +118,16 @@ def foreign(key, *extensions):
     return builder.sign(key, hasher).public_bytes(Encoding.PEM)
 
 
+ODD_NAME = x509.UnrecognizedExtension(x509.oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME, bytes.fromhex("3002a300"))
+"""An x400Address, of which cryptography makes an error of a kind of its own."""
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: foreign(ec.generate_private_key(ec.SECP256R1())),
         lambda: foreign(ec.generate_private_key(ec.SECP384R1())),
+        lambda: foreign(ec.generate_private_key(ec.SECP256R1()), ODD_NAME),
         lambda: foreign(rsa.generate_private_key(65537, 2048)),
         lambda: foreign(ed25519.Ed25519PrivateKey.generate()),
         lambda: b"",
@@ -123,7 +135,7 @@ def foreign(key, *extensions):
         lambda: OWN.key_pem,
         lambda: OWN.chain_pem + b"\n" * certificates.PEM_BYTES_MAX,
     ],
-    ids=["no origin", "other curve", "rsa", "ed25519", "empty", "cut", "a key", "long"],
+    ids=["no origin", "other curve", "odd name", "rsa", "ed25519", "empty", "cut", "a key", "long"],
 )
 def test_other_certificates_are_refused(make):
     assert refusal_of(make()) == "certificate"

@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from seedflood.transport import door
 from seedflood.transport.codec import encode
 from seedflood.transport.door import LINES
 from seedflood.transport.server import LINK_PATH
@@ -39,6 +40,16 @@ async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node
     lines = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert [record.getMessage().partition(": ")[0] for record in lines] == ["refused ipv4:127.0.0.1"]
     assert not any(record.exc_info for record in lines)
+
+
+async def test_no_host_takes_the_places_of_all(node, make_node, monkeypatch) -> None:
+    monkeypatch.setattr(door, "STREAMS_MAX", 2)
+    first, _ = [await make_node(name).start(node) for name in "bc"]
+    await node.until(lambda: len(node.linked) == 2)
+    assert (await refused(node, b"", CHECK_PATH))[1].count('"reason": "busy"') == 1
+    await first.links.close()
+    late = await make_node("d").start(node)
+    await late.until(lambda: node.origin in late.linked)
 
 
 async def test_a_stranger_with_another_reason_each_time_fills_no_log(node, caplog) -> None:

@@ -181,6 +181,8 @@ def _read_own(file: Path, operator: Identity) -> SignedRoster:
 
 
 def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster, what: str) -> None:
+    if file.exists() and read_roster(file) != before:
+        raise UsageError(f"{file} has changed meanwhile: run this again.")
     write_roster(file, SignedRoster.sign(operator, before.run, after))
     how_to_spread = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
     typer.echo(f"{what}, serial {after.serial}. {how_to_spread}")

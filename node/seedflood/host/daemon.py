@@ -208,10 +208,7 @@ class Daemon(Owner):
     def refused(self, address: str, error: SeedfloodError) -> None:
         """Ends the daemon if all peers that we dial belong to another run, and we never had a link. In a closed run
         only the word of hosts counts that have proven to be on the roster."""
-        if not isinstance(error, RunMismatchError):
-            return
-        key = error.public_key
-        if not self.gate.is_closed or (key is not None and self.gate.may_link(key)):
+        if isinstance(error, RunMismatchError) and self.gate.may_link(error.public_key or b""):
             self._mismatches.add(address)
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)

@@ -171,7 +171,10 @@ class _Process:
             return
         self._notifier.reloading()
         try:
-            settings = self._read_again()[daemon.position].settings
+            course = self._read_again()
+            if daemon.position >= len(course):
+                raise ConfigError(f"the file leads to {len(course)} runs, and this is run {daemon.position + 1}")
+            settings = course[daemon.position].settings
             roster = daemon.enrolment.read(settings.node.roster)
         except ConfigError as error:
             daemon.hub.tell("not reloaded", "error", reason=str(error))

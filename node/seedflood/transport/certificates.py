@@ -60,6 +60,9 @@ class Certificate:
     channel: bytes
     renew_at: float
 
+    def is_fresh(self, now: float) -> bool:
+        return self.renew_at - VALID_SECONDS / 2 - CLOCKS_SECONDS <= now < self.renew_at
+
 
 def issue(signer: Identity, now: float) -> Certificate:
     """A new channel key with its certificate. now: seconds since 1970."""
@@ -96,7 +99,7 @@ def read(pem: bytes, now: float, verify: Verify) -> bytes:
     begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     try:
         extension = certificate.extensions.get_extension_for_oid(EXTENSION).value
-    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+    except Exception:  # as in `_parse`
         raise PeerError("a certificate that names no origin", reason="certificate") from None
     assert isinstance(extension, x509.UnrecognizedExtension)
     public_key, signature = _split(extension.value)

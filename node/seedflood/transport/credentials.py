@@ -60,8 +60,8 @@ class Credentials:
 
     @property
     def certificate(self) -> Certificate:
-        """The certificate for a new connection."""
-        if self._clock() >= self._certificate.renew_at:
+        """The certificate for a new connection: another one, too, if the clock has been set back."""
+        if not self._certificate.is_fresh(self._clock()):
             self.renew()
         return self._certificate
 

@@ -7,7 +7,7 @@ difference.
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -18,10 +18,14 @@ from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import refusal
 from seedflood.transport.budget import Allowance, Bucket
 from seedflood.transport.crowd import Crowd, host_of
-from seedflood.transport.server import AcceptedStream
+from seedflood.transport.server import RPCS_MAX, AcceptedStream
 
 HALF_OPEN_MAX = 32
 """The most streams whose first frame is not there yet. An honest client sends it within a round trip."""
+
+STREAMS_MAX = RPCS_MAX // 4
+"""The most streams of one host. One lasts as long as its client does not read how it has ended, and with too many of
+them nobody else gets in."""
 
 REFUSALS_REMEMBERED = 64
 LINES = Allowance(0.1, 64)
@@ -42,8 +46,17 @@ class Door:
         self._note = note
         self._seconds = seconds
         self._half_open = Crowd(HALF_OPEN_MAX)
+        self._streams: Counter[str] = Counter()
         self._told: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._lines = Bucket(LINES, LINES.burst, 0.0)
+
+    def count(self, context: grpc.aio.ServicerContext) -> None:
+        """A stream has begun. Raises PeerError if its host has too many."""
+        host = host_of(context.peer())
+        if self._streams[host] >= STREAMS_MAX:
+            raise PeerError("too many streams of one host", reason="busy")
+        self._streams[host] += 1
+        context.add_done_callback(lambda _: self._discount(host))
 
     @asynccontextmanager
     async def enter(self, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
@@ -56,6 +69,7 @@ class Door:
 
     async def first_frame(self, context: grpc.aio.ServicerContext) -> bytes:
         """Raises PeerError if none comes."""
+        self.count(context)
         async with self.enter(context):
             frame = await AcceptedStream(context).read()
         if frame is None:
@@ -69,6 +83,11 @@ class Door:
             if error.reason not in UNTOLD:
                 self._tell(f"refused {host_of(context.peer())}: {error}")
         await context.abort(*refusal.status(error, self._hello()))
+
+    def _discount(self, host: str) -> None:
+        self._streams[host] -= 1
+        if not self._streams[host]:
+            del self._streams[host]
 
     def _tell(self, line: str) -> None:
         """Warns once of each host and sentence, and not too often of all: so no stranger can fill the log."""

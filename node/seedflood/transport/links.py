@@ -316,6 +316,7 @@ class Links:
     async def _accept(self, _: Any, context: grpc.aio.ServicerContext) -> None:
         stream = AcceptedStream(context)
         try:
+            self._door.count(context)
             async with self._door.enter(context):
                 await self.credentials.introduce(context)
                 frame = None if stream.is_look else await stream.read()
@@ -357,6 +358,7 @@ class Links:
         """The second connection of a link. Who knows its token has dialled the link."""
         stream = AcceptedStream(context)
         try:
+            self._door.count(context)
             async with self._door.enter(context):
                 await self.credentials.introduce(context)
             link = next((one for one in self._links.values() if one.may_carry(stream.token)), None)

@@ -31,8 +31,8 @@ LOOK = "look"
 TOKEN_BYTES = 16
 
 RPCS_MAX = 2048
-"""The most concurrent streams of all peers. Links, and streams without a hello, have limits of their own. These
-together stay below this number, because a refusal needs a free stream, too."""
+"""The most concurrent streams of all peers. Links, streams without a hello, and those of one host have limits of their
+own, because a refusal needs a free stream, too."""
 
 HANDSHAKE_MILLISECONDS = 10_000
 IDLE_MILLISECONDS = 60_000

@@ -34,6 +34,7 @@ from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.messages import Hello, Member
+from seedflood.storage.disk import disk_errors
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
@@ -59,7 +60,8 @@ async def open_relay(
     except FileNotFoundError:
         hub.tell("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
         learned, name = await _Learner(settings, identity, hub).learn()
-        durable.write(path, learned[0] + learned[1].pack())
+        with disk_errors(path, "write", "form of updates"):
+            durable.write(path, learned[0] + learned[1].pack())
         hub.tell("learned the base model and the form of updates", "info", peer=name)
     except (OSError, PeerError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); delete it, and it is learned again.") from None
@@ -180,7 +182,7 @@ class _Learner(Owner):
         raise PeerError("this relay has just learned the run from you; dial it again", reason="stopping")
 
     def refused(self, address: str, error: SeedfloodError) -> None:
-        if isinstance(error, RunMismatchError):
+        if isinstance(error, RunMismatchError) and self._enrolment.gate.may_link(error.public_key or b""):
             self._strangers.add(address)
             if self._strangers >= {peer.address for peer in self._settings.peers} and not self._found.done():
                 self._found.set_exception(error)

@@ -88,7 +88,7 @@ class BundleJournal(Journal):
         return max(frontier.last(origin), self._bundles.last(origin))
 
     def size(self) -> dict[str, int]:
-        return super().size() | {"bundles": self.count(), "closed_epochs": len(self._sums.frontiers())}
+        return super().size() | {"bundles": self.count(), "closed_epochs": len(self._sums.epochs())}
 
     def inventory(self) -> Inventory:
         """What the journal holds. The first call returns what was found while opening; any other reads everything."""
