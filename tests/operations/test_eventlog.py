@@ -126,19 +126,43 @@ def test_a_line_that_a_crash_has_cut_spoils_no_other(tmp_path, make_log):
     assert [one["event"] for one in decoded if one is not None] == ["whole", "members", "tick"]
 
 
-def test_a_full_disk_ends_the_log_with_one_warning_and_nothing_else(tmp_path, make_log, turns):
-    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+def test_on_a_full_disk_lines_are_lost_with_one_warning_and_the_log_goes_on_once_there_is_space(
+    tmp_path, monkeypatch, make_log, turns
+):
+    monkeypatch.setattr(eventlog, "RETRY_SECONDS", 0.0)
+    place = tmp_path / "events.jsonl"
+    place.symlink_to("/dev/full")
     with structlog.testing.capture_logs() as warnings:
         log = make_log()
         for number in range(3):
             log.write(line(number))
             turns.end()
+        assert log.flush().wait(60)
+        place.unlink()
+        place.write_bytes(b'{"event":"cu')
+        for number in range(3, 5):
+            log.write(line(number))
+            turns.end()
         log.close()
-        log.write(line(9))
-    assert [(warning["log_level"], warning["reason"]) for warning in warnings] == [
-        ("warning", "No space left on device")
-    ]
-    assert log.lost >= 1
+    assert [(one["event"], one.get("reason"), one.get("lines_lost")) for one in warnings] == [
+        (eventlog.BROKEN, "No space left on device", None), ("the event log goes on", None, 3)
+    ]  # fmt: skip
+    assert log.lost == 3
+    half, head, gap, *told = [eventlog.decode(one) for one in read_lines(event_files(tmp_path))]
+    assert (half, head["event"], gap["level"], gap["lines_lost"]) == (None, "members", "warning", 3)
+    assert [one["number"] for one in told] == [3, 4]
+
+
+def test_a_broken_disk_is_not_tried_again_with_every_line(tmp_path, monkeypatch, make_log):
+    monkeypatch.setattr(eventlog, "RETRY_SECONDS", 1e9)
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    log = make_log()
+    for number in range(3):
+        log.write(line(number))
+        assert log.flush().wait(60)
+        (tmp_path / "events.jsonl").unlink(missing_ok=True)
+    assert log.lost == 3
+    assert not event_files(tmp_path)
 
 
 def test_more_than_may_wait_is_lost_and_counted(monkeypatch, make_log):

@@ -11,13 +11,14 @@ also say what an algorithm sent to its neighbours and heard from them (`seedfloo
     …                                          everything in the log on stderr, and what the algorithm adds
 
 A separate thread encodes and writes the lines, all lines of a turn of the loop at once. So neither a flood nor a slow
-disk holds up the loop. If the disk is full or broken the event log ends, not the node.
+disk holds up the loop. While the disk is full or broken, lines are lost and the node goes on; a line tells how many.
 """
 
 import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,11 @@ WAITING_MAX = 1 << 16
 """The most lines that wait for the writer. If the disk is too slow, new lines are dropped and counted."""
 
 CLOSE_SECONDS = 5.0
+
+RETRY_SECONDS = 3.0
+"""After an error, the writer tries again so much later at the earliest."""
+
+BROKEN = "the event log cannot be written and is tried again; the node goes on"
 
 MICROSECONDS = 1_000_000
 
@@ -52,7 +58,7 @@ class Line(NamedTuple):
 
 
 class EventLog:
-    """Call `write` on the loop's thread; `close` writes what waits. lost: how many lines were never written."""
+    """Call `write` on the loop's thread; `close` writes what waits."""
 
     def __init__(
         self,
@@ -65,7 +71,8 @@ class EventLog:
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         """names: name of every known origin by fingerprint, for the first line of a file. call_soon: the loop's."""
-        self.lost = 0
+        self._dropped = self._unwritten = self._told = 0
+        """Lost lines: those that could not wait, those that could not be written, and how many of both were told."""
         self._path = folder / EVENTS_FILE
         self._file_bytes_max = max(1, bytes_max // FILES)
         self._identity = {"node": node, "run": run}
@@ -77,15 +84,21 @@ class EventLog:
         self._written = 0
         self._is_stopped = False
         self._is_broken = False
+        self._retry_at = 0.0
         self._file: int | None = None
         self._size = 0
         self._thread = threading.Thread(target=self._write_for_ever, name="event log", daemon=True)
         self._thread.start()
 
+    @property
+    def lost(self) -> int:
+        """How many lines were never written."""
+        return self._dropped + self._unwritten
+
     def write(self, line: Line) -> None:
         """Never waits, never raises."""
         if self._is_stopped or self._waiting - self._written >= WAITING_MAX:
-            self.lost += 1
+            self._dropped += 1
             return
         self._waiting += 1
         if not self._turn:
@@ -120,37 +133,50 @@ class EventLog:
             if isinstance(taken, threading.Event):
                 taken.set()
                 continue
-            if not self._is_broken:
+            if self._is_broken and time.monotonic() < self._retry_at:
+                self._unwritten += len(taken)
+            else:
                 self._append(taken)
             self._written += len(taken)
         if self._file is not None:
             os.close(self._file)
 
     def _append(self, lines: list[Line]) -> None:
+        lost = self.lost
         try:
-            if self._file is None:
-                self._open()
-            batch = bytearray()
-            for line in lines:
-                encoded = encode(line, self._identity)
-                if self._size + len(batch) + len(encoded) > self._file_bytes_max:
-                    self._put(batch)
-                    batch.clear()
-                    self._rotate()
-                batch += encoded
-            self._put(batch)
+            self._put_lines(lines if lost == self._told else [_gap(lost - self._told), *lines])
         except OSError as error:
             if self._file is not None:
                 with contextlib.suppress(OSError):
                     os.close(self._file)
-            self._file, self._is_broken, self._is_stopped = None, True, True
-            _log.warning("the event log has ended; the node goes on", path=str(self._path), reason=error.strerror)
+            self._file, self._retry_at = None, time.monotonic() + RETRY_SECONDS
+            self._unwritten += len(lines)
+            if not self._is_broken:
+                _log.warning(BROKEN, path=str(self._path), reason=error.strerror)
+            self._is_broken = True
+            return
+        if self._is_broken:
+            _log.warning("the event log goes on", lines_lost=lost - self._told)
+        self._is_broken, self._told = False, lost
+
+    def _put_lines(self, lines: list[Line]) -> None:
+        if self._file is None:
+            self._open()
+        batch = bytearray()
+        for line in lines:
+            encoded = encode(line, self._identity)
+            if self._size + len(batch) + len(encoded) > self._file_bytes_max:
+                self._put(batch)
+                batch.clear()
+                self._rotate()
+            batch += encoded
+        self._put(batch)
 
     def _open(self) -> None:
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = os.fstat(self._file).st_size
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            self._put(b"\n")  # a crash has cut the last line
+            self._put(b"\n")  # a crash or a full disk has cut the last line
         head = Line(now_microseconds(), "members", "debug", {"names": dict(self._names())})
         self._put(encode(head, self._identity))
 
@@ -169,6 +195,10 @@ class EventLog:
         while written < len(data):
             written += os.write(self._file, data[written:])
         self._size += written
+
+
+def _gap(lines: int) -> Line:
+    return Line(now_microseconds(), "the event log lacks lines", "warning", {"lines_lost": lines})
 
 
 def now_microseconds() -> int:

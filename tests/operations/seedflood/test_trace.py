@@ -100,3 +100,9 @@ def test_an_origin_goes_by_its_name_its_fingerprint_or_a_beginning_that_is_its_o
 
 def test_the_beginning_of_one_fingerprint_is_enough():
     assert resolve_origin("0", {ADA: "ada"}) == ADA
+
+
+def test_a_running_node_that_applied_it_does_not_say_why_the_log_lacks_that():
+    found = trace([kept(1, 6)], ADA, 7)
+    found.is_held = found.is_applied = True
+    assert found.verdict() == "applied, but the event log lacks that time"

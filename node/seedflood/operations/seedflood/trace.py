@@ -74,18 +74,16 @@ class Trace:
         if had is not None and had["event"] == "adopted":
             return f"applied as part of the sum of epoch {had.get('epoch')}, from {had.get('from')}"
         if self.is_applied:
-            return "applied, but longer ago than the event log reaches"
+            return "applied, but the event log lacks that time"
         if had is not None or self.is_held:
             return "held, not applied: its window has not closed here" + (
-                f"; the node is at step {self.at_step}" if self.at_step is not None else " as far as the files reach"
+                f"; the node is at step {self.at_step}" if self.at_step is not None else " as far as the files tell"
             )
         if self.run_steps is not None and self.step >= self.run_steps:
             return f"there is no such step: the run has steps 0 to {self.run_steps - 1}"
         if self.is_held is not None:
             return f"never came here; the node is at step {self.at_step}"
-        return (
-            "not in these files: it never came, or they do not reach back" if self.has_log else "there is no event log"
-        )
+        return "not in these files: it never came, or they lack that time" if self.has_log else "there is no event log"
 
 
 def trace(lines: Iterable[bytes], origin: str, step: int, name: str | None = None) -> Trace:
