@@ -114,7 +114,7 @@ def test_a_node_that_stands_still_says_so(shown: Page, strange):
 
 
 def test_a_node_that_has_waited_for_minutes_says_so_in_red(shown: Page, strange):
-    strange.hub.started_at -= 500
+    strange.hub.began -= 500
     strange.node.show(now=500.0, blockers=(Blocker("window", 2, "beta", 40, 0.0),))
     shown.wait_for("state-text", "stands still")
     assert shown.read(READ_TONE) == "bad"

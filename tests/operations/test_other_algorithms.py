@@ -39,13 +39,17 @@ async def status_of(http, console):
 
 
 class Clock:
-    """What `time.time` says, as a test sets it."""
+    """What `time` says, as a test sets it. set_by: how far off the clock on the wall is."""
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.set_by = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
 
     def time(self) -> float:
-        return self.now
+        return self.now + self.set_by
 
 
 @pytest.fixture
@@ -201,6 +205,16 @@ async def test_how_fast_a_node_is_follows_from_the_steps_that_it_reaches(console
         clock.now += 1.0
     assert (await status_of(http, console))["progress"]["steps_per_second"] == pytest.approx(2.0)
     assert "seedflood_last_step_timestamp_seconds 1003.0" in (await get(http, console, "/metrics"))[1]
+
+
+async def test_who_sets_the_clock_changes_no_duration(console, node, http, clock):
+    console.hub.measured(40, 1, 1.0, 0.5)
+    for step, set_by in enumerate((0.0, 90_000.0, 90_000.0, -7200.0, -7200.0), start=41):
+        clock.now, clock.set_by = clock.now + 1.0, set_by
+        node.show(step=step)
+        console.hub.reached(step)
+    said = (await status_of(http, console))["progress"]
+    assert (said["steps_per_second"], said["spent_seconds"], console.hub.quiet_seconds()) == (1.0, 5.5, 0.0)
 
 
 async def test_a_node_that_no_longer_moves_has_no_time_left_to_tell(console, node, http, clock):

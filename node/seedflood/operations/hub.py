@@ -2,7 +2,8 @@
 
 It is called on the hot path, so its methods only count and queue. Costly work is done when somebody looks (`status`,
 `metrics`) or on the thread of the event log. The hub knows no algorithm: each has an observer that hears what its
-driver did and tells the hub (`operations/seedflood/observer`).
+driver did and tells the hub (`operations/seedflood/observer`). Durations are of the monotonic clock, which nobody sets;
+Unix times are only told.
 """
 
 import asyncio
@@ -62,7 +63,8 @@ class TelemetryHub:
         self.tally = Tally()
         self.history = History()
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
-        self.started_at = time.time()
+        self.started_at, self.began = time.time(), time.monotonic()
+        """When the process began, Unix time and on the monotonic clock."""
         self.loss: float | None = None
         self.loss_step: int | None = None
         """Of which step the loss is."""
@@ -74,7 +76,7 @@ class TelemetryHub:
         self.measured_seconds = 0.0
         """For how long steps have been measured in this process."""
         self.measuring_since: float | None = None
-        """When the first measurement of this process began, Unix time."""
+        """When the first measurement of this process began, on the monotonic clock."""
         self.last_close: LastClose | None = None
         self.tells_rounds = False
         self.tracer: Tracer | None = None
@@ -88,6 +90,7 @@ class TelemetryHub:
         self._done = self._round_steps = 0
         """Steps that were done in this process, and in its last round."""
         self._step: int | None = None
+        self._stepped_at: float | None = None
         self._speed_at = 0.0
         self._looked_at = 0.0
         self._log = EventLog(
@@ -150,18 +153,18 @@ class TelemetryHub:
         self.loss, self.loss_step, self.step_seconds = loss, step, seconds / count
         self.measured_seconds += seconds
         if self.measuring_since is None:
-            self.measuring_since = time.time() - seconds
+            self.measuring_since = time.monotonic() - seconds
         self.history.measured(step, loss)
         for _ in range(count):
             self.tally.steps.observe(seconds / count)
         self.write("measured", "debug", {"step": step, "count": count, "loss": loss, "seconds": round(seconds, 6)})
 
     def spent_seconds(self) -> float | None:
-        """Wall-clock time in this process from the first measurement to the last step: what it took to get to the
+        """Time in this process from the first measurement to the last step: what it took to get to the
         present loss."""
         if self.measuring_since is None:
             return None
-        return max(0.0, (self.tally.last_step_at or time.time()) - self.measuring_since)
+        return max(0.0, (self._stepped_at or time.monotonic()) - self.measuring_since)
 
     def evaluated(
         self, step: int, figures: Mapping[str, float | None], counts: Mapping[str, int], rise: Rise | None = None
@@ -187,8 +190,8 @@ class TelemetryHub:
     def stepped(self, count: int) -> None:
         """A round of so many steps is done. Only what is done here makes up the speed: a node that catches up skips the
         steps that the others have done without it."""
-        now = time.time()
-        self.tally.last_step_at = now
+        self.tally.last_step_at, now = time.time(), time.monotonic()
+        self._stepped_at = now
         parameters = self.subject.parameters
         if parameters is not None:
             self.tally.gossip_bytes += 2 * len(self._linked) * count * parameters[1]
@@ -198,7 +201,7 @@ class TelemetryHub:
         self._progress.append((now, self._done))
         if now - self._speed_at >= SPEED_SECONDS and (speed := self.steps_per_second()) is not None:
             self._speed_at = now
-            self.history.speed.add(round(now, 3), round(speed, 4))
+            self.history.speed.add(round(self.tally.last_step_at, 3), round(speed, 4))
 
     def reached(self, step: int) -> None:
         """The node is at this step. Called after every event. It counts as progress since the process began, unless the
@@ -211,7 +214,7 @@ class TelemetryHub:
     def steps_per_second(self) -> float | None:
         """The speed over the last seconds. It falls while a round takes longer than those before, and is 0 if nothing
         moves."""
-        now = time.time()
+        now = time.monotonic()
         while self._progress and now - self._progress[0][0] > SPEED_ROUND_SECONDS and len(self._progress) > 2:
             self._progress.popleft()
         if len(self._progress) < 2:
@@ -223,7 +226,7 @@ class TelemetryHub:
 
     def quiet_seconds(self) -> float:
         """Time since the last step, or since the process began."""
-        return time.time() - (self.tally.last_step_at or self.started_at)
+        return time.monotonic() - (self._stepped_at or self.began)
 
     def is_quiet(self, seconds: float) -> bool:
         """Was no step done for so long, and for the time of several rounds?"""
@@ -234,10 +237,10 @@ class TelemetryHub:
 
     def look(self) -> None:
         """Adds the algorithm's figures to their curves, once a second at most."""
-        now = time.time()
+        now = time.monotonic()
         if now - self._looked_at >= SPEED_SECONDS:
             self._looked_at = now
-            self.history.described(now, self.subject.view().figures)
+            self.history.described(time.time(), self.subject.view().figures)
 
     # Small things
 

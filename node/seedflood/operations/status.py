@@ -2,9 +2,9 @@
 
 All keys are always there; unknown values are null. Origins are fingerprints, times Unix seconds.
 
-    node      name, origin, version, incarnation, started_at, now, run {name, id, model, task, mode, clients, steps,
-              batch_size, algorithm {name: value}, window, local_steps, refresh_period}; algorithm: its main settings;
-              window, local_steps, refresh_period: null if the algorithm is not SeedFlood
+    node      name, origin, version, incarnation, started_at, now, up_seconds, run {name, id, model, task, mode,
+              clients, steps, batch_size, algorithm {name: value}, window, local_steps, refresh_period}; algorithm: its
+              main settings; window, local_steps, refresh_period: null if the algorithm is not SeedFlood
               course {position, runs [names]}: the runs that follow each other here, and which one this is, from 1
     state     loading | joining | catching up | ready | stands still | draining | finished | doubted | disk full
     is_ready, why_not_ready
@@ -203,6 +203,7 @@ def _node(hub: TelemetryHub) -> dict[str, Any]:
         "incarnation": hub.subject.incarnation,
         "started_at": hub.started_at,
         "now": time.time(),
+        "up_seconds": _round(time.monotonic() - hub.began),
     }
 
 

@@ -55,7 +55,7 @@ export function showHeadline(status, members) {
   byId("step").style.minWidth = `${count(progress.steps).length}ch`; // room for the last one, so that nothing moves
   setAttribute(byId("progress"), "value", share.toFixed(4));
   const epoch = progress.epoch === null ? "" : ` · epoch ${count(progress.epoch)}`;
-  setText(byId("progress-text"), `${percent(share)}${epoch} · up for ${duration(node.now - node.started_at)}`);
+  setText(byId("progress-text"), `${percent(share)}${epoch} · up for ${duration(node.up_seconds)}`);
 
   setText(byId("figure-spent"), spent(progress));
 
