@@ -87,6 +87,7 @@ BOUNDS: dict[str, Bound] = {
     "HearsayWatch._heard": origins,
     "HearsayWatch._told": linked,
     "HearsayWatch._told[]": fixed(TOLD_MAX),
+    "Holdings._missing": origins,
     "Holdings.heard": origins,
     "Inquiry._asked": linked,
     "Inquiry._asked[]": fixed(BLOCKS_ASKED_MAX),

@@ -25,6 +25,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX, is_tellable
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS
+from seedflood.protocol.seedflood.holdings import BACK_SECONDS
 from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.outputs import Measure, Measured, Pulled
 from seedflood.protocol.seedflood.phase import Phase
@@ -339,6 +340,18 @@ def test_bounded_waits_for_those_that_never_joined_only_so_long():
 def test_none_closes_at_once():
     (window,) = windows(publish(linked(B, window="none")))
     assert window.reason == "no waiting"
+
+
+def test_who_is_missing_from_many_windows_is_told_once_and_so_is_that_all_are_back():
+    node, now, told = linked(B, window="none", steps=9), 0.0, []
+    for is_heard in (False, False, True, False, True, True, True):
+        if is_heard:
+            hear(node, B, B.updates(node.step), now)
+        lines = [event for event in publish(node, now).events if event.name == "window closed"]
+        told += [(event.level, event.facts["missing"]) for event in lines]
+        now += 0.6 * BACK_SECONDS
+    missing, heard = ("debug", ["bob"]), ("debug", [])
+    assert told == [("info", ["bob"]), missing, heard, missing, heard, ("info", []), heard]
 
 
 def test_late_updates_are_applied_in_a_later_window():

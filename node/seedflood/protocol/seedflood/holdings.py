@@ -25,6 +25,9 @@ from seedflood.protocol.swarm.presence import Presence
 WAITING_BUNDLES = 1 << 16
 """How many pulled bundles of a joining node may wait for the donor's standing (26 MB)."""
 
+BACK_SECONDS = 10.0
+"""Who was missing from no window for so long is back. A slow host is missing from most, and not told of each time."""
+
 
 class Holdings:
     """frontier: what is held. heard: the origins of which something new has come since it was last cleared."""
@@ -49,6 +52,8 @@ class Holdings:
         self.heard: dict[OriginId, None] = {}
         self.contents = Contents(rules)
         self.duplicates = 0
+        self._missing: dict[OriginId, float] = {}
+        """When who was missing from a window last."""
         self._admission = admission
         self._flood = flood
         self._outbox = outbox
@@ -164,7 +169,16 @@ class Holdings:
         self.apply(closed)
         outputs = self._outbox.outputs
         silent = presence.liveness.suspects
-        outputs.events.append(describe_closing(closed, presence.membership, silent, presence.bound_seconds))
+        is_news = self._is_news(closed.missing, now)
+        outputs.events.append(
+            describe_closing(closed, presence.membership, silent, presence.bound_seconds, is_news=is_news)
+        )
+
+    def _is_news(self, missing: Iterable[OriginId], now: float) -> bool:
+        """Does somebody begin to be missing, or are all back?"""
+        before, new = self._missing, dict.fromkeys(missing, now)
+        self._missing = {origin: at for origin, at in before.items() if now - at < BACK_SECONDS} | new
+        return not new.keys() <= before.keys() or bool(before and not self._missing)
 
     def _keep(self, bundles: Sequence[Bundle]) -> None:
         """These bundles are new and already in the frontier: they are persisted, and kept until their window closes."""

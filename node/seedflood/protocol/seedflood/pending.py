@@ -127,11 +127,17 @@ def _updates(bundles: Iterable[Bundle]) -> tuple[Update, ...]:
 
 
 def describe_closing(
-    closed: ClosedWindow, membership: Membership, silent: Iterable[OriginId], bound: Callable[[], float]
+    closed: ClosedWindow,
+    membership: Membership,
+    silent: Iterable[OriginId],
+    bound: Callable[[], float],
+    *,
+    is_news: bool,
 ) -> Event:
     """The line of the log about a closed window: who was heard, who was not, and why it closed now.
 
     silent: the suspects, for whom it did not wait. bound: returns how many seconds a window waits at most.
+    is_news: is it worth the attention of people?
     """
     facts: dict[str, object] = {
         "step": closed.steps[1],
@@ -144,4 +150,4 @@ def describe_closing(
     }
     if closed.reason == "bound":
         facts["bound_seconds"] = round(bound(), 4)
-    return Event("window closed", "info" if closed.missing else "debug", facts)
+    return Event("window closed", "info" if is_news else "debug", facts)
