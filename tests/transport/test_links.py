@@ -13,7 +13,7 @@ from linked import bundle, frame_of, pair, rogue
 from seedflood.errors import BindError, PeerError, RunMismatchError
 from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
 from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, Members, Opaque, Ping
-from seedflood.transport import codec, links, refusal
+from seedflood.transport import codec, link, links, refusal
 from seedflood.transport.answer import PULL_PARTS
 from seedflood.transport.budget import ALLOWANCES, Allowance, Use
 from seedflood.transport.codec import PullEnd, PullMore
@@ -274,6 +274,18 @@ def test_why_an_address_cannot_be_reached_is_the_last_cause_alone(details: str, 
     assert (
         links._details(grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, details), is_secure=True) == told
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "told"),
+    [
+        (grpc.StatusCode.INTERNAL, "Internal error from Core", "the connection broke"),
+        (grpc.StatusCode.UNAVAILABLE, "Connection reset by peer", "unavailable: Connection reset by peer"),
+    ],
+)
+def test_a_link_ends_with_words_that_say_something(code: grpc.StatusCode, details: str, told: str) -> None:
+    none = grpc.aio.Metadata()
+    assert link._why(grpc.aio.AioRpcError(code, none, none, details)) == told
 
 
 async def test_an_address_taken_out_of_the_list_loses_its_link(make_node) -> None:

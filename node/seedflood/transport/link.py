@@ -41,6 +41,9 @@ BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 CUT = "the connection broke"
 """Of a stream that the other side has opened gRPC tells only that it has ended, also if a frame was above 4 MiB."""
 
+NO_REASON = "Internal error from Core"
+"""What gRPC says of a connection that broke, as after a suspension, if it has not been told why."""
+
 CONTENTS_BYTES_MAX = 1 << 20
 """The most bytes that travel at once on the second stream."""
 
@@ -411,6 +414,8 @@ class Link:
 
 
 def _why(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.AioRpcError) and error.details() == NO_REASON:
+        return CUT
     if isinstance(error, grpc.aio.AioRpcError):
         facts = refusal.parse(error.details()) or {"message": error.details()}
         text = plain(str(facts.get("message")), refusal.TEXT_CHARACTERS_MAX)
