@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from nodes import PROBES, hear, orders, sent, tick, windows
+from nodes import PROBES, hear, orders, publish, sent, tick, windows
 from origins import EPOCH_BYTES, RUN_ID, A, B, C, D, epoch, make_rules, pretend_signature, verify
 
 from seedflood.errors import PeerError
@@ -59,6 +59,17 @@ def linked(*peers, **settings):
         node.answer(Pulled(peer.id), 0.0)
     node.collect()
     return node
+
+
+@pytest.mark.parametrize(
+    ("roster", "told"),
+    [(ALL, "cyd"), (signed(1, A, B, C, D), "1 host of cyd, dan"), (signed(1, A, B), "1 host")],
+)
+def test_who_of_the_roster_never_came_is_named(roster, told):
+    node = linked(B, roster=roster, window="bounded")
+    publish(node)
+    hear(node, B, B.updates(0))
+    assert [(one.kind, one.name) for one in node.blockers(1.0)] == [("never joined", told)]
 
 
 def pull_from(node, peer):

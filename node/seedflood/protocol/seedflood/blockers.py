@@ -175,7 +175,7 @@ class Blockers:
 
     def _joins(self, missing: int, since: float) -> Iterator[Blocker]:
         """Who has to join before all clients take part: first those who are there but have not caught up, then the
-        others."""
+        others, by name if the roster tells who they are."""
         membership = self._presence.membership
         silent = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]
         there = [m for m in silent if not stated(m).is_relay]
@@ -183,6 +183,9 @@ class Blockers:
         yield from (Blocker("joining", origin, name, None, since) for name, origin in known)
         if unknown := missing - len(known):
             name = "1 host" if unknown == 1 else f"{unknown} hosts"
+            names = self._presence.unheard_of()
+            if len(names) >= unknown:
+                name = (f"{name} of " if len(names) > unknown else "") + ", ".join(shorten(names))
             yield Blocker("never joined", None, name, None, since)
 
 

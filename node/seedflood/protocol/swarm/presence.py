@@ -155,6 +155,12 @@ class Presence:
                 self._keep(member)
                 self.neighbours.spread(member, source)
 
+    def unheard_of(self) -> list[str]:
+        """The names of those who may train, by the roster, and of whom nothing was ever heard."""
+        gate = self.admission.gate
+        absent = (gate.trainers or frozenset()) - {member.origin for member in self.membership.all()}
+        return [entry.name for entry in gate.entries() if entry.origin in absent]
+
     def heard(self, origin: OriginId, last_step: int, now: float) -> None:
         """Something new of the origin has come."""
         if self.liveness.heard(origin, now):
