@@ -2,8 +2,11 @@
 
 import json
 import os
+import select
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -162,6 +165,32 @@ async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_kil
     await following
     with pytest.raises(ProcessLookupError):
         os.kill(killed.pid, 0)
+
+
+WATCHER = """
+import asyncio, sys
+from pathlib import Path
+from seedflood.cluster.processes import start_nodes
+
+async def watch():
+    nodes, following = await start_nodes([Path(sys.argv[1])])
+    await nodes[0].log.readline()
+    print(nodes[0].pid, nodes[0].parent.pid, flush=True)
+    await following
+
+asyncio.run(watch())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_nodes_end_that_nobody_watches_any_more(cluster, number):
+    words = [sys.executable, "-c", WATCHER, str(cluster.hosts[0].folder)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watcher:
+        left = [os.pidfd_open(int(pid)) for pid in watcher.stdout.readline().split()]
+        watcher.send_signal(number)
+    for process in left:
+        assert select.select([process], [], [], 60)[0]
+        os.close(process)
 
 
 def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_cluster_can_be_moved(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 A node that is forked is a process like any other, with an id, signals, an exit code and outputs of its own. It runs the
 command of `seedflood-node` from its first line on; only the modules are there already. Nothing is computed before: a
 process in which PyTorch has threads, or has touched a GPU, must not be forked. If a library has started a thread when
-it was imported, every node imports for itself.
+it was imported, every node imports for itself. Nodes that nobody watches any more are told to end.
 
 The argument is a list of nodes in JSON: the words of each command, the file of its stdout, and the number of the pipe
 that is its stderr. What stdout was at first gets a line for each fact: number of the node, "pid" or "code", value.
@@ -20,10 +20,15 @@ from typing import Any
 from seedflood.cli import node_main
 from seedflood.host import garbage
 
+BLOCKED = {signal.SIGTERM, signal.SIGCHLD}
+LOOK_SECONDS = 1.0
+"""How often the nodes' parent looks whether somebody watches them."""
+
 
 def main() -> None:
     """Forks all nodes, and waits for them. In a node it returns when the node has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the nodes and for whoever watches them
+    for of_terminal in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is for the nodes and for whoever watches them
+        signal.signal(of_terminal, signal.SIG_IGN)
     nodes, parent, facts = json.loads(sys.argv[1]), os.getppid(), os.dup(1)
     os.dup2(2, 1)
     garbage.defer()
@@ -32,7 +37,7 @@ def main() -> None:
     if os.getppid() != parent:
         return None  # nobody watches any more
     numbers, has_threads = {}, len(os.listdir("/proc/self/task")) > 1
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # else a node might be forked that nobody was told of
+    signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)  # else a node might be forked that nobody was told of
     for number, node in enumerate(nodes):
         pipes = [one["stderr"] for one in nodes[number:]]
         os.environ["LOCAL_RANK"] = str(number)
@@ -42,10 +47,15 @@ def main() -> None:
         os.close(node["stderr"])
         numbers[pid] = number
         _tell(facts, number, "pid", pid)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    is_over = False
     while numbers:
-        pid, status = os.wait()
-        _tell(facts, numbers.pop(pid), "code", os.waitstatus_to_exitcode(status))
+        heard = signal.sigtimedwait(BLOCKED, LOOK_SECONDS)
+        while numbers and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            _tell(facts, numbers.pop(ended[0]), "code", os.waitstatus_to_exitcode(ended[1]))
+        if not is_over and (os.getppid() != parent or (heard and heard.si_signo == signal.SIGTERM)):
+            is_over = True
+            for pid in numbers:
+                os.kill(pid, signal.SIGTERM)
     return None
 
 
@@ -65,7 +75,8 @@ def _become(node: dict[str, Any], pipes: list[int]) -> None:
     for file in (results, *pipes):
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
     sys.argv = ["seedflood-node", *node["words"]]
 
 
@@ -79,7 +90,7 @@ def _spawn(node: dict[str, Any], pipes: list[int]) -> int:
         os.environ,
         file_actions=[*files, *((os.POSIX_SPAWN_CLOSE, pipe) for pipe in pipes)],
         setsigmask=(),
-        setsigdef=(signal.SIGINT,),
+        setsigdef=(signal.SIGINT, signal.SIGHUP),
     )
     os.close(results)
     return pid
@@ -90,7 +101,8 @@ def _open_stdout(node: dict[str, Any]) -> int:
 
 
 def _tell(facts: int, number: int, what: str, value: int) -> None:
-    os.write(facts, f"{json.dumps([number, what, value])}\n".encode())
+    with contextlib.suppress(BrokenPipeError):  # nobody watches any more
+        os.write(facts, f"{json.dumps([number, what, value])}\n".encode())
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class _Cluster:
     async def run(self) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._interrupt, main)
         self._processes, following = await start_nodes([host.folder for host in self.hosts])
         pairs = zip(self.hosts, self._processes, strict=True)
