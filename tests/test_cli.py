@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from seedflood.cli.faults import run_command
 from seedflood.cli.options import parse_overrides
 from seedflood.cluster.display import is_sound, show_result
 from seedflood.errors import ConfigError, ExitCode
-from seedflood.host.places import LOCK_FILE, hold, is_held
+from seedflood.host.places import LOCK_FILE, hold, is_held, make_folder
 
 
 def run(monkeypatch, capsys, entry, *arguments):
@@ -182,6 +183,25 @@ def test_a_state_folder_that_cannot_be_locked_is_not_said_to_be_in_use(monkeypat
     assert not is_held(tmp_path)
     with pytest.raises(ConfigError, match="No locks available; set"):
         hold(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["status", "events", "doctor", "replay", "evaluate", "generate", ""])
+def test_another_user_than_that_of_the_node_is_told_whose_command_it_is(monkeypatch, capsys, tmp_path, command):
+    path, state = tmp_path / "peers.toml", make_folder(tmp_path / "seedflood-state")
+    path.write_text("[run]\nsteps = 3\n")
+
+    def closed(use, path, *given, **named):
+        if isinstance(path, str | Path) and state in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return use(path, *given, **named)
+
+    for module, name in ((os, "open"), (os, "stat"), (io, "open")):  # for root no file is closed
+        monkeypatch.setattr(module, name, partial(closed, getattr(module, name)))
+    words = [*command.split(), "--peers", str(path), *(["once"] if command == "generate" else [])]
+    code, _, err = run(monkeypatch, capsys, cli.main if command else cli.node_main, *words)
+    assert code == ExitCode.CONFIG
+    assert f"{state}/" in err
+    assert "run the command as the user of the node (sudo -u USER)" in err
 
 
 def test_a_settings_file_that_says_nothing_is_not_valid(monkeypatch, capsys, tmp_path):

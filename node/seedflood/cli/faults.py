@@ -22,6 +22,8 @@ NEEDS_MEMORY = (
     'less, or dtype = "int8" or "nf4" for smaller weights; what was learned is kept.'
 )
 
+OF_ANOTHER_USER = "this user may not use {file}: run the command as the user of the node (sudo -u USER)."
+
 INTERNAL = "internal fault: {name}: {error}; please report it, with the traceback that SEEDFLOOD_TRACEBACK=1 shows."
 
 
@@ -37,6 +39,8 @@ def run_command(command: Callable[..., Any], name: str) -> None:
     except (KeyboardInterrupt, asyncio.CancelledError):
         _fail(name, "interrupted", ExitCode.TRY_AGAIN)
     except Exception as error:
+        if isinstance(error, PermissionError) and error.filename is not None:
+            _fail(name, OF_ANOTHER_USER.format(file=error.filename), ExitCode.CONFIG)
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
             told = str(error).partition(". ")[0] or "MemoryError"
             _fail(name, NEEDS_MEMORY.format(error=told), ExitCode.INTERNAL)

@@ -57,7 +57,8 @@ def is_held(state: Path) -> bool:
 
 
 def hold(state: Path) -> None:
-    """Locks the state folder until this process ends, however it ends. Raises InUseError or ConfigError."""
+    """Locks the state folder until this process ends, however it ends. Raises InUseError, ConfigError or
+    PermissionError."""
     path, until = make_folder(state) / LOCK_FILE, time.monotonic() + HOLD_SECONDS
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # a folder cannot be locked over NFS
@@ -72,6 +73,8 @@ def hold(state: Path) -> None:
         raise InUseError(
             f"another seedflood process uses the state folder {state}: stop it, or give this one another --state."
         ) from None
+    except PermissionError:  # another folder would be another key
+        raise
     except OSError as error:
         raise ConfigError(f"cannot lock {path}: {error.strerror}; set [node] state to another folder.") from None
 

@@ -31,10 +31,12 @@ def keep_http_address(state: Path, http_address: HttpAddress) -> None:
 
 
 def find_http_address(state: Path) -> HttpAddress | None:
-    """Reads the file. None if there is none, or if it is of another version."""
+    """Reads the file. None if there is none, or if it is of another version. Raises PermissionError."""
     try:
         facts = json.loads((state / HTTP_FILE).read_text())
         return HttpAddress(str(facts["address"]), str(facts["origin"]))
+    except PermissionError:
+        raise
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
