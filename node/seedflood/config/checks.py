@@ -1,7 +1,9 @@
 """What the settings name is looked at before a run begins, seconds before torch could tell: models, rows, exports."""
 
+import errno
 import os
 import re
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -105,6 +107,10 @@ def _check_folder(folder: Path, file: str, key: str) -> None:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Can this folder be made, or written if it is there?"""
-    there = next(one for one in (folder, *folder.parents) if one.exists())
-    return there.is_dir() and os.access(there, os.W_OK)
+    """Can this folder be made, or replaced if it is there? Tried, for root may write /proc by its permissions. A disk
+    that is full may have space at the end of the run."""
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=next(one for one in folder.parents if one.exists())))
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return True
