@@ -10,16 +10,18 @@ import time
 import pytest
 
 from seedflood import cli
-from seedflood.config import checks, spell
+from seedflood.config import checks, load_settings, spell
 from seedflood.errors import ExitCode, RouterError
 from seedflood.host.places import LOCK_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.offline import doctor
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
+from seedflood.storage.journal import Journal
 from seedflood.transport.mapping import NO_ROUTER
 
 RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
+GASLOC = {"mode": "gasloc", "objective": {"task": "lm", "max_length": 32}, "train_examples": 512}
 NODE = {"name": "alpha", "listen": "127.0.0.1:0", "device": "cpu", "threads": 1}
 
 
@@ -45,7 +47,7 @@ def examine(tmp_path, monkeypatch, capsys):
     [
         {},
         {"seedflood": {"estimate": "gradient", "window": "bounded", "local_steps": 2}},
-        {"mode": "gasloc", "objective": {"task": "lm", "max_length": 32}, "train_examples": 512},
+        GASLOC,
     ],
     ids=["two-sided", "gradient", "gasloc"],
 )
@@ -143,6 +145,27 @@ def test_a_model_that_is_not_there_is_told(examine):
     code, levels, texts = examine({"model": "./none"})
     assert (code, levels["settings"]) == (ExitCode.CONFIG, "bad")
     assert "does not exist" in texts["settings"]
+
+
+@pytest.mark.parametrize(
+    ("run", "node", "is_of_run"),
+    [({}, {}, False), ({}, {}, True), (GASLOC, {"data": "embedded"}, True), ({}, {"role": "relay"}, False)],
+)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_journal_of_another_run_or_model_is_told_and_left_as_it_is(examine, tmp_path, run, node, is_of_run, is_open):
+    """A node may have been killed, or run."""
+    code, levels, _ = examine(run, node)
+    assert (code, "journal" in levels) == (0, False)
+    state = make_folder(tmp_path / "seedflood-state")
+    run_id = load_settings(tmp_path / "peers.toml").run.run_id() if is_of_run else bytes(32)
+    with Journal.open(state / "journal.sqlite", run_id, bytes(32)) as journal:
+        if not is_open:
+            journal.close()
+        before = {path: path.read_bytes() for path in state.iterdir()}
+        code, levels, texts = examine(run, node)
+        assert (code, levels["journal"]) == (ExitCode.CONFIG, "bad")
+        assert ("other base model weights" if is_of_run else f"belongs to run {'0' * 16}") in texts["journal"]
+        assert before == {path: path.read_bytes() for path in state.iterdir()}
 
 
 def test_too_little_memory_space_or_time_is_told(examine, monkeypatch):

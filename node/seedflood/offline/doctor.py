@@ -17,11 +17,12 @@ from typing import Any, Literal, NamedTuple
 from rich.filesize import decimal
 
 from seedflood.config import Settings, Stage, check_course, current, load_course
-from seedflood.errors import BindError, DataError, ExitCode, ModelError, RouterError, SeedfloodError
+from seedflood.errors import BindError, ConfigError, DataError, ExitCode, ModelError, RouterError, SeedfloodError
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.places import KEY_FILE, SNAPSHOTS_KEPT, is_held
+from seedflood.host.places import JOURNAL_FILE, KEY_FILE, SNAPSHOTS_KEPT, is_held
 from seedflood.identity import Identity
 from seedflood.listening import listen_at
+from seedflood.storage.opening import check_run
 from seedflood.transport.mapping import Router
 
 DIAL_SECONDS = 3.0
@@ -54,6 +55,7 @@ class _Step(NamedTuple):
     seconds: float
     sent_bytes: float
     model_bytes: int
+    base_digest: bytes
     rows: str
 
 
@@ -76,6 +78,7 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
         yield _router(int(listen.rpartition(":")[2]))
     yield from (_peer(one.address) for one in settings.peers)
     if settings.node.role == "relay":
+        yield from _journal(settings, None)
         yield _disk(settings.node.state, DISK_SPARE_BYTES)
         yield Check("waiting", "note", "a relay measures nothing, and nobody waits for it")
         return
@@ -157,6 +160,7 @@ def _step(settings: Settings) -> Iterator[Check]:
         )
         return
     yield Check("rows", "ok", step.rows)
+    yield from _journal(settings, step.base_digest)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     told = f"a step takes {decimal(used)} of {decimal(free)}"
     if used > MEMORY_SHARE_MAX * free:
@@ -187,7 +191,7 @@ def _measure(settings: Settings) -> _Step:
         loaded.worker.take_steps(1)
         seconds, count = time.perf_counter() - began, loaded.base.parameters_count
         sent = count * ENCODING_BYTES[run.gasloc.encoding] / steps
-        return _Step(seconds, sent, 4 * count, f"{loaded.task.facts['rows']} rows")
+        return _Step(seconds, sent, 4 * count, loaded.base.digest, f"{loaded.task.facts['rows']} rows")
     trainer, steps = Trainer(run, node), run.seedflood.local_steps
     for _ in range(2):
         measured = trainer.measure(0, 0, steps)
@@ -195,7 +199,15 @@ def _measure(settings: Settings) -> _Step:
     rows = trainer.task.describe()
     counts = f"{rows['rows']:,} to train, {rows['rows_here']:,} of them here, {rows['validation_rows']:,} to evaluate"
     text = f"task {rows['task']}: {counts}"
-    return _Step(measured.seconds / steps, (told + BUNDLE_BYTES) / steps, 4 * trainer.parameters[0], text)
+    sent = (told + BUNDLE_BYTES) / steps
+    return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text)
+
+
+def _journal(settings: Settings, base_digest: bytes | None) -> Iterator[Check]:
+    try:
+        check_run(settings.node.state / JOURNAL_FILE, settings.run.run_id(), base_digest)
+    except ConfigError as error:
+        yield _bad("journal", error)
 
 
 def _disk(state: Path, wanted: int) -> Check:
