@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -242,6 +243,29 @@ def test_too_little_memory_is_one_sentence_that_says_what_to_do(capsys, kind):
     said = json.loads(capsys.readouterr().err)["event"]
     assert "too little memory (CUDA out of memory)" in said
     assert "micro_batch = 1" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("config show >/dev/full", ExitCode.DISK, "there is no space for what is written"),
+        ("events --events . >/dev/full", ExitCode.DISK, "there is no space for what is written"),
+        ("doctor >&-", ExitCode.DISK, "stdout is closed"),
+        ("config show", 128 + signal.SIGPIPE, ""),
+        ("events --events .", 128 + signal.SIGPIPE, ""),
+    ],
+)
+def test_an_output_that_takes_nothing_is_told_but_for_a_reader_who_has_left(tmp_path, command, code, said):
+    (tmp_path / "peers.toml").write_text("[run]\n")
+    (tmp_path / "events.jsonl").write_text('{"time": "", "level": "info", "event": "x"}\n' * 10)
+    reader, writer = os.pipe()
+    os.close(reader)
+    shell = ["sh", "-c", f'exec "$0" -c "from seedflood.cli import main; main()" {command}', sys.executable]
+    ran = subprocess.run(shell, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert ran.returncode == code
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == bool(said)
 
 
 def test_an_unknown_option_is_a_usage_error(monkeypatch, capsys):

@@ -1,8 +1,10 @@
 """How a fault of any command is reported: one sentence, and an exit code."""
 
 import asyncio
+import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +32,8 @@ INTERNAL = "internal fault: {name}: {error}; please report it, with the tracebac
 def run_command(command: Callable[..., Any], name: str) -> None:
     try:
         command(prog_name=name)
+    except SystemExit as ended:
+        sys.exit(128 + signal.SIGPIPE if ended.code == 1 else ended.code)  # typer and rich: nobody reads any more
     except SeedfloodError as error:
         _fail(name, str(error), error.exit_code)
     except ModuleNotFoundError as error:
@@ -39,12 +43,19 @@ def run_command(command: Callable[..., Any], name: str) -> None:
     except (KeyboardInterrupt, asyncio.CancelledError):
         _fail(name, "interrupted", ExitCode.TRY_AGAIN)
     except Exception as error:
-        if isinstance(error, PermissionError) and error.filename is not None:
-            _fail(name, OF_ANOTHER_USER.format(file=error.filename), ExitCode.CONFIG)
-        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
-            told = str(error).partition(". ")[0] or "MemoryError"
-            _fail(name, NEEDS_MEMORY.format(error=told), ExitCode.INTERNAL)
-        _fail(name, INTERNAL.format(name=type(error).__name__, error=error), ExitCode.INTERNAL)
+        _fail(name, *_told(error))
+
+
+def _told(error: Exception) -> tuple[str, ExitCode]:
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return OF_ANOTHER_USER.format(file=error.filename), ExitCode.CONFIG
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "there is no space for what is written: free some, or send stdout elsewhere.", ExitCode.DISK
+    if isinstance(error, AttributeError) and sys.stdout is None:
+        return "stdout is closed: send it somewhere, if only to /dev/null.", ExitCode.DISK
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
+        return NEEDS_MEMORY.format(error=str(error).partition(". ")[0] or "MemoryError"), ExitCode.INTERNAL
+    return INTERNAL.format(name=type(error).__name__, error=error), ExitCode.INTERNAL
 
 
 def _fail(name: str, sentence: str, code: ExitCode) -> None:
