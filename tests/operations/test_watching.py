@@ -3,12 +3,15 @@
 import asyncio
 import json
 import shutil
+import socket
 
 import pytest
 from forks import run_command
 
 from seedflood.cli.watching import describe_reach
-from seedflood.errors import ExitCode
+from seedflood.errors import ExitCode, NotRunningError
+from seedflood.operations import client
+from seedflood.operations.client import node_at
 
 RUN = {"clients": 2, "steps": 6}
 SERVE = {"then": "serve"}
@@ -176,6 +179,18 @@ async def test_something_else_that_answers_is_no_node(tmp_path):
     async with server:
         host, port = server.sockets[0].getsockname()
         await fails(ExitCode.TRY_AGAIN, "not as a seedflood node", "status", "--node", f"{host}:{port}")
+
+
+@pytest.mark.parametrize("path", ["/api/status", "/api/trace"])
+def test_a_node_that_is_stopped_is_not_waited_for_in_silence_for_long(monkeypatch, path):
+    monkeypatch.setattr(client, "ANSWER_SECONDS_MAX", {"/api/trace": 0.02})
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        address = f"127.0.0.1:{stopped.getsockname()[1]}"
+        seconds = {"/api/status": "0.01", "/api/trace": "0.02"}[path]
+        said = f"no node has answered within {seconds} s at {address}: its process may be stopped or busy"
+        with pytest.raises(NotRunningError, match=said):
+            node_at(address).ask(path)
 
 
 async def test_an_address_that_is_none_is_told():

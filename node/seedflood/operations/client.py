@@ -11,7 +11,7 @@ from seedflood.config import check_address
 from seedflood.errors import NotRunningError, UsageError
 from seedflood.operations.http_address import find_http_address
 
-ANSWER_SECONDS_MAX = 60.0
+ANSWER_SECONDS, ANSWER_SECONDS_MAX = 10.0, {"/api/trace": 60.0}
 """A trace may read all event files of a busy node."""
 
 ANSWER_BYTES_MAX = 64 << 20
@@ -41,11 +41,16 @@ class RunningNode:
 
     def _get(self, target: str) -> tuple[int, bytes]:
         host, _, port = self.address.rpartition(":")
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=ANSWER_SECONDS_MAX)
+        seconds = ANSWER_SECONDS_MAX.get(target.partition("?")[0], ANSWER_SECONDS)
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
         try:
             connection.request("GET", target)
             response = connection.getresponse()
             return response.status, response.read(ANSWER_BYTES_MAX)
+        except TimeoutError:
+            raise NotRunningError(
+                f"no node has answered within {seconds:g} s at {self.address}: its process may be stopped or busy."
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise NotRunningError(f"no node answers at {self.address} ({reason}); is it running?") from None
