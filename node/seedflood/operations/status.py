@@ -24,7 +24,7 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation,
               is_relay}]
               status: self | linked | reachable | silent | left | removed | unknown; step: its first step that is not
-              held here, 0 if the algorithm holds no updates of others
+              held here, or how far it is if the algorithm holds no updates of others (0: not told)
     edges     [[origin, origin]]: links that both ends state
     pairs     [[origin, origin]]: this node and those with whom it exchanges parameters in the present round
     diameter

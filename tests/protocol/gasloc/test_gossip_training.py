@@ -388,6 +388,9 @@ def test_a_view_tells_what_is_going_on():
     assert view.phase in ("training", "exchanging")
     assert view.is_ready
     assert view.step == 4 * view.figures["round"] > 0
+    marks = {member.origin: member.mark for member in view.members}
+    assert marks[world.hosts[0].origin] == view.step
+    assert abs(marks[world.hosts[1].origin] - view.step) <= 4
     assert view.figures["exchanges"] > 10
     assert view.figures["bytes_received"] > 10 * 1000
     assert 0 < view.figures["exchange_seconds"] < 1

@@ -138,7 +138,10 @@ class Gasloc(Algorithm):
 
     @property
     def step(self) -> int:
-        return min(self.round * self._rules.local_steps, self._rules.steps)
+        return self._step_in(self.round)
+
+    def _step_in(self, round_: int) -> int:
+        return min(round_ * self._rules.local_steps, self._rules.steps)
 
     @property
     def is_ready(self) -> bool:
@@ -149,7 +152,8 @@ class Gasloc(Algorithm):
         figures = {**view.figures, **figures_of(self), **self.shown}
         words = words_of(self, self._presence.membership, self._presence.ours.origin)
         pairs, copy = self.exchange.pairs, self.fetch.progress()
-        return replace(view, figures=figures, words=words, pairs=pairs, catching_up=copy)
+        members = tuple(replace(one, mark=self._step_in(self.talk.round_of(one.origin))) for one in view.members)
+        return replace(view, figures=figures, words=words, pairs=pairs, catching_up=copy, members=members)
 
     def blockers(self, now: float) -> tuple[Blocker, ...]:
         return tuple(find_blockers(self, self._presence.membership, now))

@@ -21,7 +21,7 @@ from seedflood.protocol.gasloc.messages import (
     decode,
 )
 from seedflood.protocol.gasloc.rules import GaslocRules
-from seedflood.protocol.gasloc.statement import swarm_round
+from seedflood.protocol.gasloc.statement import stated, swarm_round
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Opaque
 from seedflood.protocol.swarm.presence import Presence
@@ -101,6 +101,13 @@ class Conversation:
         told[ours.origin] = self._where().round
         but = None if ours.has_spoken else ours.origin
         return swarm_round(self._presence.membership, told, self._rules.rounds, self._rules.clients, but=but)
+
+    def round_of(self, origin: OriginId) -> int:
+        """The last one that it has told of, or ours."""
+        if origin == self._presence.ours.origin:
+            return self._where().round
+        word, told = self._presence.membership.spoken(origin), self.progress.get(origin)
+        return max(0 if word is None else stated(word).round, 0 if told is None else told.round)
 
     def donors(self) -> dict[OriginId, int]:
         """The neighbours that can give a checkpoint, by what they say, each with its round."""
