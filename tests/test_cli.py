@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import tomllib
@@ -251,8 +250,8 @@ def test_too_little_memory_is_one_sentence_that_says_what_to_do(capsys, kind):
         ("config show >/dev/full", ExitCode.DISK, "there is no space for what is written"),
         ("events --events . >/dev/full", ExitCode.DISK, "there is no space for what is written"),
         ("doctor >&-", ExitCode.DISK, "stdout is closed"),
-        ("config show", 128 + signal.SIGPIPE, ""),
-        ("events --events .", 128 + signal.SIGPIPE, ""),
+        ("config show", 1, ""),
+        ("events --events .", 1, ""),
     ],
 )
 def test_an_output_that_takes_nothing_is_told_but_for_a_reader_who_has_left(tmp_path, command, code, said):

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -32,8 +31,6 @@ INTERNAL = "internal fault: {name}: {error}; please report it, with the tracebac
 def run_command(command: Callable[..., Any], name: str) -> None:
     try:
         command(prog_name=name)
-    except SystemExit as ended:
-        sys.exit(128 + signal.SIGPIPE if ended.code == 1 else ended.code)  # typer and rich: nobody reads any more
     except SeedfloodError as error:
         _fail(name, str(error), error.exit_code)
     except ModuleNotFoundError as error:

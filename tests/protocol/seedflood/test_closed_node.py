@@ -83,7 +83,10 @@ def test_a_stranger_is_refused_in_its_hello_and_a_listed_host_is_not():
     with pytest.raises(PeerError) as caught:
         node.admission.check_hello(D.hello())
     assert (caught.value.reason, str(caught.value)) == ("roster", NOT_LISTED)
-    assert node.admission.refused == {"stranger": 1}
+    node.admission.gate.adopt(node.admission.gate.roster.removing([C.name]))
+    with pytest.raises(PeerError, match="has removed the host"):
+        node.admission.check_hello(C.hello())
+    assert node.admission.refused == {"stranger": 1, "removed": 1}
 
 
 def test_statements_of_strangers_in_the_hello_of_a_listed_host_leave_no_trace():

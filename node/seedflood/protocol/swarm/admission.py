@@ -18,6 +18,7 @@ from seedflood.protocol.swarm.messages import Hello, Member, Verify
 from seedflood.protocol.swarm.rules import SwarmRules
 
 NOT_LISTED = "the host is not on the roster of this run; its operator adds it by `seedflood roster add`"
+REMOVED = "the operator of this run has removed the host from its roster; to come back it needs a new key"
 
 
 class MemberAdmission:
@@ -52,7 +53,8 @@ class MemberAdmission:
             raise PeerError("the peer holds another base model", reason="base model")
         if not self.gate.may_link(hello.member.public_key):
             self.refuse(self.gate.objection(hello.member) or "stranger")
-            raise PeerError(NOT_LISTED, reason="roster")
+            is_removed = self.gate.has_removed(hello.member.public_key)
+            raise PeerError(REMOVED if is_removed else NOT_LISTED, reason="roster")
         if not self.membership.has_room_for(hello.member):
             self.refuse("too many origins")
             raise PeerError(f"{len(self.membership)} origins take part, and no more are let in", reason="busy")

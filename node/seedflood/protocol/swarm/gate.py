@@ -66,6 +66,10 @@ class Gate:
         entry = self.roster.of_key(public_key) if self.roster is not None else None
         return entry is not None and entry.origin in self._valid
 
+    def has_removed(self, public_key: bytes) -> bool:
+        entry = self.roster.of_key(public_key) if self.roster is not None else None
+        return entry is not None and entry.is_removed
+
     def objection(self, member: Member) -> RosterFault | None:
         """Why a statement is not heard; None if it is. Who may not train does not take part in any step."""
         if self._operator is None:
