@@ -168,17 +168,21 @@ async def test_a_file_that_a_killed_node_left_does_not_lead_to_another_node(pair
     await fails(ExitCode.TRY_AGAIN, "another node answers", "status", "--peers", settings)
 
 
-async def test_something_else_that_answers_is_no_node(tmp_path):
+@pytest.mark.parametrize(("body", "told"), [(b"hi", "not as a seedflood node"), (b"{}", "another node answers")])
+async def test_something_else_that_answers_is_no_node(pair, body, told):
     async def answer(reader, writer):
         await reader.readline()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + body)
         await writer.drain()
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()
-        await fails(ExitCode.TRY_AGAIN, "not as a seedflood node", "status", "--node", f"{host}:{port}")
+        a, _, settings = pair
+        left = json.loads((a.settings.node.state / "http.json").read_text())
+        (a.settings.node.state / "http.json").write_text(json.dumps(left | {"address": f"{host}:{port}"}))
+        await fails(ExitCode.TRY_AGAIN, told, "status", "--peers", settings)
 
 
 @pytest.mark.parametrize("path", ["/api/status", "/api/trace"])

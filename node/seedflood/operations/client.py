@@ -74,6 +74,7 @@ def node_in(state: Path) -> RunningNode:
             f"no node runs with the state folder {state}, or its [node] http is off; start it, or use --node HOST:PORT."
         )
     node = RunningNode(found.address)
-    if node.ask("/api/status")["node"]["origin"] != found.origin:
+    told = node.ask("/api/status").get("node")
+    if not isinstance(told, dict) or told.get("origin") != found.origin:
         raise NotRunningError(f"another node answers at {node.address}: the one of {state} has ended; start it again.")
     return node
