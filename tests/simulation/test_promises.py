@@ -325,13 +325,13 @@ PROMISES = {
     "P3 a crash of all loses nothing": (powerless, [(MemoryBundleJournal, "_sync", nothing)]),
     "P4 a lost disk contradicts nothing": (
         lambda: forgetful(is_disk_lost=True),
-        [(CatchUp, one, nothing) for one in ("hear_of_past", "remember", "lacked")],
+        [(CatchUp, one, nothing) for one in ("hear_of_past", "remember", "notice_old_copy")],
     ),
     "P4 a lost disk contradicts nothing, whoever is met first": (
         met_by_a_newcomer,
         [(CatchUp, "remember", nothing)],
     ),
-    "P4 an old copy of a disk contradicts nothing": (put_back, [(CatchUp, "lacked", nothing)]),
+    "P4 an old copy of a disk contradicts nothing": (put_back, [(CatchUp, "notice_old_copy", nothing)]),
     "P4 a key in use twice contradicts nothing": (started_twice, [(Presence, "_hear_of_us", nothing)]),
     "P5 a replica that differs is found and made again": (
         flipped,

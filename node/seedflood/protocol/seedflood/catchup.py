@@ -82,9 +82,9 @@ class CatchUp:
         if member.has_spoken and member.age > self._word_age:
             self._learn(member)
 
-    def lacked(self, before: int) -> Collection[OriginId] | None:
-        """The former neighbours that we know, if the journal is an old copy: steps of ours up to `before` are held, and
-        it had not all of them."""
+    def notice_old_copy(self, before: int) -> Collection[OriginId] | None:
+        """Steps of ours below this are held. If our journal had not all of them, we are forgetful from now on: returns
+        the former neighbours that we know."""
         if before <= self._journal_end:
             return None
         self.is_forgetful, self._is_past_certain = True, False

@@ -128,7 +128,7 @@ class Exchange:
         membership, frontier = self._presence.membership, self._holdings.frontier
         own = self._presence.ours.origin
         held_before = frontier.last(own) + 1
-        if (former := self.catchup.lacked(held_before)) is not None:
+        if (former := self.catchup.notice_old_copy(held_before)) is not None:
             self._presence.tell_loss(former)
         is_forgetful = self.catchup.is_forgetful
         present = membership.present() if is_forgetful else set()  # else nobody asks for it
