@@ -387,6 +387,14 @@ def test_a_hello_with_many_members_continues_in_members_frames() -> None:
     assert first.members + tuple(member for more in rest for member in more.members) == hello.members
 
 
+def test_of_a_hello_of_another_run_nothing_is_read_that_may_be_long() -> None:
+    one = Member(bytes(32), "n", 1, signature=bytes(64))
+    hello = Hello(bytes(32), bytes(64), one, members=(one,) * 9, frontier=(Held(1, 5),), form=b"form")
+    (frame,) = encode(hello)
+    assert decode(frame, hello.run_id) == decode(frame) == hello
+    assert decode(frame, bytes([1]) * 32) == Hello(hello.run_id, hello.base_digest, one)
+
+
 def test_the_largest_roster_fits_a_first_frame_beside_the_largest_frontier_and_statements() -> None:
     cut, name = Cut(((STEP_MAX - 1, STEP_MAX),), STEP_MAX, bytes(32)), "n" * 59
     said = SECONDS_MAX, SECONDS_MAX

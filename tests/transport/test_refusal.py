@@ -19,7 +19,7 @@ OTHER = bytes(32)
 
 
 def test_what_the_server_says_is_what_the_dialler_understands() -> None:
-    code, details = refusal.status(PeerError("another run", reason="run"), OURS)
+    code, details = refusal.status(PeerError("another run", reason="run"), OURS.member.origin, OURS.run_id)
     assert code is grpc.StatusCode.FAILED_PRECONDITION
     facts = refusal.parse(details)
     assert refusal.origin_in(facts) == OURS.member.origin
@@ -35,7 +35,7 @@ def test_what_the_server_says_is_what_the_dialler_understands() -> None:
 def test_a_host_of_another_run_of_the_course_is_told_so() -> None:
     with pytest.raises(PeerError) as refused:
         refusal.check_hello(replace(OURS, run_id=OTHER), OURS, {refusal.run_fingerprint(OTHER)})
-    facts = refusal.parse(refusal.status(refused.value, OURS)[1])
+    facts = refusal.parse(refusal.status(refused.value, OURS.member.origin, OURS.run_id)[1])
     error = refusal.as_error(facts, "host:1", OTHER, b"key")
     assert isinstance(error, RunMismatchError)
     assert (error.is_of_course, error.run, error.public_key) == (True, refusal.run_fingerprint(OURS.run_id), b"key")
@@ -46,21 +46,21 @@ def test_both_sides_are_told_alike_who_speaks_which_version() -> None:
     said = f"b speaks protocol version {newer.protocol_version}, a {OURS.protocol_version}; run the same release"
     with pytest.raises(PeerError, match=said) as refused:
         refusal.check_hello(newer, OURS)
-    _, details = refusal.status(refused.value, OURS)
+    _, details = refusal.status(refused.value, OURS.member.origin, OURS.run_id)
     error = refusal.as_error(refusal.parse(details), "host:1", newer.run_id)
     assert isinstance(error, RunMismatchError)
     assert f"host:1 cannot take part: {said}" in str(error)
 
 
 def test_a_stranger_learns_no_more_of_the_run_than_half_of_its_fingerprint() -> None:
-    _, details = refusal.status(PeerError("another run", reason="run"), OURS)
+    _, details = refusal.status(PeerError("another run", reason="run"), OURS.member.origin, OURS.run_id)
     assert refusal.parse(details).keys() == {"reason", "message", "origin", "run"}
     assert OURS.run_id[:8].hex() in details
     assert OURS.run_id.hex() not in details
 
 
 def test_details_stay_small() -> None:
-    _, details = refusal.status(PeerError("x" * 10**6, reason="run"), OURS)
+    _, details = refusal.status(PeerError("x" * 10**6, reason="run"), OURS.member.origin, OURS.run_id)
     assert len(details) <= refusal.DETAILS_BYTES_MAX
 
 

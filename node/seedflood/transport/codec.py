@@ -167,15 +167,17 @@ def encode(message: LinkMessage) -> list[bytes]:
     return [frame.SerializeToString() for frame in _to_wire(message)]
 
 
-def decode(data: bytes) -> LinkMessage | None:
-    """The message of a frame; None if its kind is unknown. Raises PeerError."""
+def decode(data: bytes, run_id: bytes = b"") -> LinkMessage | None:
+    """The message of a frame; None if its kind is unknown. Raises PeerError.
+
+    run_id: ours. Of a hello of another run nothing is read that may be long: statements, frontier, roster, form."""
     if len(data) > FRAME_BYTES_MAX:
         raise PeerError(f"a frame of {len(data)} bytes, more than {FRAME_BYTES_MAX}", reason="oversize")
     try:
         frame = pb.Frame.FromString(data)
     except DecodeError:
         raise PeerError(f"{len(data)} bytes that are no frame", reason="frame") from None
-    message = _from_wire(frame)
+    message = _from_wire(frame, run_id)
     if frame.answers and isinstance(message, AnswerPart):
         return PullPart(frame.answers, message)
     return message
@@ -243,14 +245,14 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             raise AssertionError(f"{type(message).__name__} has no frame")
 
 
-def _from_wire(frame: pb.Frame) -> LinkMessage | None:
+def _from_wire(frame: pb.Frame, run_id: bytes) -> LinkMessage | None:
     match frame.WhichOneof("kind"):
         case "updates":
             return Updates(updates_from_wire(frame.updates))
         case "members":
             return Members(_members_from_wire(frame.members.members))
         case "hello":
-            return _hello_from_wire(frame.hello)
+            return _hello_from_wire(frame.hello, run_id)
         case "roster":
             return roster_from_wire(frame.roster)
         case "frontier_digest":
@@ -372,14 +374,17 @@ def _hello_to_wire(hello: Hello) -> list[pb.Frame]:
     return [pb.Frame(hello=wire), *(pb.Frame(members=chunk) for chunk in rest)]
 
 
-def _hello_from_wire(wire: pb.Hello) -> Hello:
+def _hello_from_wire(wire: pb.Hello, run_id: bytes) -> Hello:
     check(len(wire.run_id) == 32, "run_id must be 32 bytes")
     check(len(wire.base_digest) <= BASE_DIGEST_BYTES_MAX, "base_digest is too long")
+    member = member_from_wire(wire.member)
+    if run_id not in (b"", wire.run_id):
+        return Hello(wire.run_id, wire.base_digest, member, protocol_version=wire.protocol_version)
     check(len(wire.form) <= FORM_BYTES_MAX, "form is too long")
     return Hello(
         wire.run_id,
         wire.base_digest,
-        member_from_wire(wire.member),
+        member,
         _members_from_wire(wire.members),
         frontier_from_wire(wire.frontier),
         wire.protocol_version,

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 import grpc.aio
 
 from seedflood.errors import PeerError
-from seedflood.protocol.swarm.messages import Hello
+from seedflood.protocol.origin import OriginId
 from seedflood.transport import refusal
 from seedflood.transport.budget import Allowance, Bucket
 from seedflood.transport.crowd import Crowd, host_of
@@ -38,11 +38,13 @@ _log = logging.getLogger(__name__)
 
 
 class Door:
-    """hello: ours, whose origin a refusal names. note: counts a refusal by its reason. seconds: how long a stream may
-    be without its first frame."""
+    """name: our origin and run id, which a refusal names. note: counts a refusal by its reason. seconds: how long a
+    stream may be without its first frame."""
 
-    def __init__(self, hello: Callable[[], Hello], note: Callable[[str], None], seconds: float = 10.0) -> None:
-        self._hello = hello
+    def __init__(
+        self, name: Callable[[], tuple[OriginId, bytes]], note: Callable[[str], None], seconds: float = 10.0
+    ) -> None:
+        self._name = name
         self._note = note
         self._seconds = seconds
         self._half_open = Crowd(HALF_OPEN_MAX)
@@ -82,7 +84,7 @@ class Door:
             self._note(error.reason)
             if error.reason not in UNTOLD:
                 self._tell(f"refused {host_of(context.peer())}: {error}")
-        await context.abort(*refusal.status(error, self._hello()))
+        await context.abort(*refusal.status(error, *self._name()))
 
     def _discount(self, host: str) -> None:
         self._streams[host] -= 1

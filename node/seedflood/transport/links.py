@@ -12,6 +12,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -66,13 +67,19 @@ class Links:
         self._ending: set[asyncio.Task[None]] = set()
         self.totals = LinkTotals()
         self._budgets = Budgets()
-        self._door = Door(owner.hello, self.totals.note, settings.hello_seconds)
+        self._door = Door(lambda: self._name, self.totals.note, settings.hello_seconds)
         self.health = Health(self._door)
         self._is_stopping = False
         self._port = 0
         """Where we listen; 0: nowhere."""
         self._mapping: PortMapping | None = None
         self.look_back = LookBack(self.credentials, lambda: asyncio.get_running_loop().time())
+
+    @cached_property
+    def _name(self) -> tuple[OriginId, bytes]:
+        """Our origin and run id. A whole hello takes long to make."""
+        hello = self._owner.hello()
+        return hello.member.origin, hello.run_id
 
     @property
     def peers(self) -> dict[OriginId, str]:
@@ -220,7 +227,7 @@ class Links:
     async def _link(self, address: str) -> Dialled:
         """Raises SeedfloodError if the peer does not fit, one of BROKEN or TimeoutError if it cannot be reached."""
         self._check_room(NEIGHBOURS_MAX)  # before the other side opens a link
-        run_id = self._owner.hello().run_id
+        _, run_id = self._name
         async with contextlib.aclosing(DialledStream(self.credentials, address, listen_port=self._port)) as stream:
             try:
                 async with asyncio.timeout(self._settings.hello_seconds):
@@ -279,7 +286,7 @@ class Links:
         for frame in frames:
             await stream.write(frame)
         answer = await stream.read()
-        hello = _as_hello(answer)
+        hello = _as_hello(answer, ours.run_id)
         stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
         check_key(hello, stream.proven, pin)
         refusal.check_hello(hello, ours, self._settings.kindred_runs)
@@ -322,7 +329,7 @@ class Links:
                 frame = None if stream.is_look else await stream.read()
             if stream.is_look:
                 return
-            hello = _as_hello(frame)
+            hello = _as_hello(frame, self._name[1])
             stream.handshake = (0, 0, len(frame or b""))
             check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
             last = self._settings.ended.get(refusal.run_fingerprint(hello.run_id))
@@ -469,12 +476,13 @@ def _details(error: BaseException, is_secure: bool) -> str:
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 
 
-def _as_hello(frame: bytes | None) -> Hello:
+def _as_hello(frame: bytes | None, run_id: bytes) -> Hello:
+    """A hello of another run has no statements, frontier, roster or form."""
     if frame is None:
         raise PeerError("the stream was closed before a hello", reason="hello")
     if len(frame) > HELLO_BYTES_MAX:
         raise PeerError(f"a first frame of {len(frame)} bytes is no hello", reason="oversize")
-    message = decode(frame)
+    message = decode(frame, run_id)
     if not isinstance(message, Hello):
         raise PeerError("the first frame is no hello", reason="hello")
     return message

@@ -73,15 +73,15 @@ def run_fingerprint(run_id: bytes) -> str:
     return run_id[:RUN_BYTES_SHOWN].hex()
 
 
-def status(error: PeerError, ours: Hello) -> tuple[grpc.StatusCode, str]:
-    """The gRPC status with which the server refuses a link."""
+def status(error: PeerError, origin: OriginId, run_id: bytes) -> tuple[grpc.StatusCode, str]:
+    """The gRPC status with which the server refuses a link. origin, run_id: ours."""
     facts = {
         "reason": error.reason,
         "message": str(error)[:TEXT_CHARACTERS_MAX],
-        "origin": fingerprint(ours.member.origin),
+        "origin": fingerprint(origin),
     }
     if error.reason in ("run", "course"):
-        facts["run"] = run_fingerprint(ours.run_id)
+        facts["run"] = run_fingerprint(run_id)
     return _CODES.get(error.reason, grpc.StatusCode.PERMISSION_DENIED), json.dumps(facts)
 
 
