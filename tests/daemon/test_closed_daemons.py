@@ -153,6 +153,18 @@ async def test_a_host_that_is_removed_ends_and_the_others_end_the_run_with_one_d
         await closed.start("c", ["a"], **run)
 
 
+async def test_a_host_that_was_removed_while_it_was_down_hears_it_from_whom_it_dials_and_ends(closed: Closed) -> None:
+    closed.enrol("a", "b")
+    old = closed.copy("old.json")
+    closed.remove("b")
+    await closed.start("a", [], clients=2)
+    b = await closed.start("b", ["a"], roster=old, clients=2)
+    await closed.cluster.until(b.ended.done)
+    with pytest.raises(RemovedError, match="the operator has removed this host"):
+        await b.ended
+    assert b.gate.roster == closed.roster
+
+
 async def test_a_removal_that_only_the_removed_host_was_told_of_is_passed_on_by_it(
     closed: Closed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +217,7 @@ async def test_a_removed_host_that_heeds_no_roster_stays_out_even_of_a_host_that
     assert b.gate.roster == closed.roster
     assert b.node.frontier.last(gone) >= 0
     with closed.cluster.held(a, b, c):
-        await closed.cluster.until(lambda: b.links.totals.faults["roster"] + a.links.totals.faults["roster"] > 1)
+        await closed.cluster.until(lambda: b.links.totals.faults["removed"] + a.links.totals.faults["removed"] > 1)
     step = b.node.step
     await closed.cluster.until(lambda: b.node.is_ready and b.node.step > step + 5)
     assert b.node.frontier.last(gone) == a.node.frontier.last(gone) >= held

@@ -16,7 +16,7 @@ OTHERS = "other"
 
 Fault = Literal[
     "frame", "oversize", "columns", "limit", "name", "order", "hello", "signature", "run", "base", "version",
-    "identity", "certificate", "expired", "proof", "pin", "roster", "self", "busy", "budget", "other",
+    "identity", "certificate", "expired", "proof", "pin", "roster", "removed", "self", "busy", "budget", "other",
 ]  # fmt: skip
 """Why a frame or a link was refused. Each reason is a time series of the metrics."""
 

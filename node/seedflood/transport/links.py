@@ -12,6 +12,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -338,14 +339,7 @@ class Links:
                     await _leave(last, stream)
                 return
             ours = self._owner.hello()
-            refusal.check_hello(hello, ours, self._settings.kindred_runs)
-            self._check_conduct(hello.member.origin, stream.source)
-            self._owner.is_welcome(hello)
-            if not hello.base_digest:
-                await self._introduce(ours, stream, context)
-                raise PeerError("a relay that has learned the run by our hello; dial again", reason="stopping")
-            if is_outlived(hello, self._links.get(hello.member.origin)):
-                await self._introduce(ours, stream, context)
+            await self._welcome(hello, ours, stream, context)
             link = self._admit(hello, ours, stream)
             look = self.look_back.begin(link, stream.listen_port)
             try:
@@ -377,6 +371,24 @@ class Links:
             await self._door.refuse(error, context)
         except (grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # they were gone
+
+    async def _welcome(
+        self, hello: Hello, ours: Hello, stream: AcceptedStream, context: grpc.aio.ServicerContext
+    ) -> None:
+        """Raises PeerError if the dialler does not fit. Who has something to learn from our hello gets it before."""
+        refusal.check_hello(hello, ours, self._settings.kindred_runs)
+        self._check_conduct(hello.member.origin, stream.source)
+        try:
+            self._owner.is_welcome(hello)
+        except PeerError as error:
+            if error.reason == "removed":
+                await self._introduce(replace(ours, members=(), frontier=()), stream, context)
+            raise
+        if not hello.base_digest:
+            await self._introduce(ours, stream, context)
+            raise PeerError("a relay that has learned the run by our hello; dial again", reason="stopping")
+        if is_outlived(hello, self._links.get(hello.member.origin)):
+            await self._introduce(ours, stream, context)
 
     async def _introduce(self, ours: Hello, stream: AcceptedStream, context: grpc.aio.ServicerContext) -> None:
         """Sends our hello before a refusal. The peer need not read it, so the stream takes a half-open place."""

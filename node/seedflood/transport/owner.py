@@ -31,7 +31,8 @@ class Owner(ABC):
     @abstractmethod
     def is_welcome(self, hello: Hello) -> None:
         """Raises PeerError if the sender may not take part. Run, base model and version have been compared before. Who
-        names no base model is a relay that has still to learn it, and only gets our hello."""
+        names no base model is a relay that has still to learn it, and only gets our hello. Whom the operator has
+        removed (reason "removed") gets our roster, and believes that."""
 
     @abstractmethod
     def refused(self, address: str, error: SeedfloodError) -> None:

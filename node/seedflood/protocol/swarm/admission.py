@@ -53,8 +53,9 @@ class MemberAdmission:
             raise PeerError("the peer holds another base model", reason="base model")
         if not self.gate.may_link(hello.member.public_key):
             self.refuse(self.gate.objection(hello.member) or "stranger")
-            is_removed = self.gate.has_removed(hello.member.public_key)
-            raise PeerError(REMOVED if is_removed else NOT_LISTED, reason="roster")
+            if self.gate.has_removed(hello.member.public_key):
+                raise PeerError(REMOVED, reason="removed")
+            raise PeerError(NOT_LISTED, reason="roster")
         if not self.membership.has_room_for(hello.member):
             self.refuse("too many origins")
             raise PeerError(f"{len(self.membership)} origins take part, and no more are let in", reason="busy")
