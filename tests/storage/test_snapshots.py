@@ -40,6 +40,17 @@ def test_a_snapshot_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert same(found.arrays, ARRAYS)
 
 
+def test_a_snapshot_that_cannot_be_opened_is_not_set_aside(tmp_path: Path) -> None:
+    """It may be another user's, or lie on a disk that is not there now; in GASLoC it is the replica."""
+    snapshots = Snapshots(tmp_path, keep=2)
+    snapshots.save(7, ARRAYS, FACTS)
+    away = tmp_path / "step-000000009.safetensors"
+    away.symlink_to(away)
+    with pytest.raises(JournalError, match=r"cannot open the snapshot .*step-000000009"):
+        snapshots.load_latest(anything)
+    assert away.is_symlink()
+
+
 def test_a_snapshot_carries_a_digest_of_facts_and_arrays(tmp_path: Path) -> None:
     snapshots = Snapshots(tmp_path, keep=9)
     changed = {**ARRAYS, "sums": np.array([-(2**62), 6], dtype=np.int64)}

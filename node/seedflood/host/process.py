@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -87,7 +87,8 @@ def _load_identity(stage: Stage) -> Identity:
     identity = Identity.load_or_create(key, run)
     if not stage.position:
         identity.foresee(key, stage.runs[1:])
-    durable.sync_folder(make_folder(stage.state).parent)
+    with suppress(PermissionError):  # who may not read the folder above did not make this one in it
+        durable.sync_folder(make_folder(stage.state).parent)
     return identity
 
 

@@ -3,6 +3,7 @@
 A node that was killed leaves the file behind. So a reader must ask the node at this address who it is.
 """
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,4 +43,6 @@ def find_http_address(state: Path) -> HttpAddress | None:
 
 
 def remove_http_address(state: Path) -> None:
-    (state / HTTP_FILE).unlink(missing_ok=True)
+    """As a kill does, a folder that cannot be written leaves the file behind."""
+    with contextlib.suppress(OSError):
+        (state / HTTP_FILE).unlink()

@@ -63,8 +63,11 @@ class Snapshots:
 
     def load_latest(self, is_usable: Callable[[Facts], bool]) -> Snapshot | None:
         """The newest snapshot that passes its checksum and whose facts are usable. Other files are set aside, so that
-        they do not count as the newest when the next snapshot has a lower step."""
+        they do not count as the newest when the next snapshot has a lower step. Raises JournalError for a file that
+        cannot be opened: that is not the fault of what is in it."""
         for path in self._newest_first():
+            with disk_errors(path, "open", "snapshot"):
+                path.open("rb").close()
             try:
                 arrays, facts = load(path)
             except (OSError, ValueError):

@@ -214,7 +214,8 @@ class SeedfloodDriver(Driver):
             except DiskFullError as error:
                 self._stick(error)
                 return
-            self._backlog.clear()  # `cut` has committed the open group
+            self._note_stated()  # `cut` has committed the open group
+            self._backlog.clear()
             del self._uncut[0]
             yield origin, deleted
 
