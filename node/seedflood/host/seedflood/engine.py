@@ -45,8 +45,8 @@ from seedflood.transport.texts import plain
 TOO_LONG = "the first step would be too long for this model: the learning rate was halved before it"
 UNLEARNED = "the hosts lose more than before: back to the best state, with half the learning rate"
 WORSE = (
-    "the hosts lose more than before, and only strict windows take that back: stop this run, and begin another one "
-    "with a lower learning rate"
+    "the hosts lose more than before, and only strict windows take that back: this host goes on at half its learning "
+    "rate; if it happens again, begin another run with a lower one"
 )
 WORTHLESS = "score: all texts of a step were worth 0 and taught nothing; the model must be right in some already"
 FAST = "the learning rate is more than twice the default, and only strict windows halve one that is too high"
@@ -107,6 +107,11 @@ class SeedfloodEngine(FloodEngine):
         self._block = block_length(settings.run.seedflood.refresh_period, settings.run.steps)
 
     @property
+    def _rate_halvings(self) -> int:
+        """By all hosts together, and by this one alone."""
+        return (self._halvings or 0) + self.trainer.halvings
+
+    @property
     def frame_bytes_max(self) -> int:
         return packed_bytes_max(self.trainer.replica.epoch_bytes)
 
@@ -136,8 +141,8 @@ class SeedfloodEngine(FloodEngine):
 
     def view(self, now: float) -> View:
         view = super().view(now)
-        rate = self.trainer.rate_of(view.step, self._halvings or 0)
-        figures = {"learning_rate": rate, "rate_halvings": self._halvings or 0.0}
+        rate = self.trainer.rate_of(view.step, self._rate_halvings)
+        figures = {"learning_rate": rate, "rate_halvings": float(self._rate_halvings)}
         figures = {**view.figures, **self._observer.figures, **self._figures, **figures}
         view = replace(view, figures=figures, words={**view.words, **self._words})
         return view if self.auditor is None else self.auditor.add_to(view)
@@ -160,14 +165,15 @@ class SeedfloodEngine(FloodEngine):
             self._results.tell_progress(step, self._shell.links, lambda: self._facts(window))
 
     def _look_for_worse(self, window: ClosedWindow) -> None:
-        """By the last step of a window: what strict windows would take back is told."""
+        """By the last step of a window: where strict windows would go back, this host slows down."""
         step = window.steps[1]
         losses = {update.origin: update.loss for update in window.updates if update.step == step}
         control = self._control.hear(losses, self._control.best_F)
         self._control, back = control.judge(self._block)
         if back is not None:
-            self._hub.history.halvings.append((step, 0))
-            self._hub.tell(WORSE, "warning", step=step, halvings=0)
+            self.trainer.halvings = self._control.halvings
+            self._hub.history.halvings.append((step, self._rate_halvings))
+            self._hub.tell(WORSE, "warning", step=step, halvings=self._rate_halvings)
 
     def _facts(self, window: ClosedWindow) -> dict[str, Any]:
         """Of the progress, besides what any algorithm has."""
@@ -236,7 +242,7 @@ class SeedfloodEngine(FloodEngine):
             "updates": self.node.frontier.count(),
             "late_updates": self._hub.tally.late,
             "duplicates": self.node.duplicates,
-            "rate_halvings": self._halvings or 0,
+            "rate_halvings": self._rate_halvings,
             "control_steps": [step for step, _ in self._hub.history.halvings],
             "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),
         }

@@ -38,7 +38,8 @@ what came late for that epoch before they end.
 By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
 
 All this is of strict windows. In other windows hosts hold a step at different times, and what is certified tells no
-losses: there each host only warns, by the same blocks of what it heard in time (`host/seedflood/engine`).
+losses: there each host judges alone, by the same blocks of what it heard in time, and tells half as much from then on
+(`host/seedflood/engine`). Nothing is taken back, and a process that starts again begins with whole numbers.
 
 Shapes: F coefficients, L numbers that an epoch leaves to the next one (subspace.py).
 """
