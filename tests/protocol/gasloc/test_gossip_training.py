@@ -9,6 +9,7 @@ from gossip import World
 
 from seedflood.protocol.gasloc.matching import weight
 from seedflood.protocol.gasloc.messages import Progress, decode, encode
+from seedflood.protocol.gasloc.orders import Opened
 from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import Opaque
@@ -345,6 +346,59 @@ def test_a_host_that_returns_goes_on_from_its_checkpoint():
     assert 0 < lost <= 3 * 4
     again = [round_ for round_, _ in host.mixes]
     assert again == sorted(set(again))
+
+
+def make_run_with_a_stale_host(**changes):
+    """Each local step of the others, but not of the last host, adds one to each value."""
+    world = make_world(3, steps=400, how=[{"drift": Fraction(1)}, {"drift": Fraction(1)}, {}], **changes)
+    world.run(5)
+    return world, world.hosts[2]
+
+
+def test_a_host_that_was_down_for_most_of_the_run_takes_a_copy_in_place_of_its_checkpoint():
+    world, host = make_run_with_a_stale_host()
+    host.kill()
+    world.run(60)
+    reached = min(other.gasloc.round for other in world.hosts[:2])
+    assert reached > 40
+    world.revive(host)
+    world.run(5)
+    assert host.adopted == 1
+    assert min(other.values[0] for other in world.hosts) > 4 * reached * 0.9
+    world.finish()
+    assert host.adopted == 1
+
+
+def test_a_host_that_was_suspended_for_most_of_the_run_takes_a_copy_and_is_met_again():
+    world, host = make_run_with_a_stale_host()
+    put, waiting = host.compute.put, []
+    host.compute.put = waiting.append
+    world.run(75)
+    reached = min(other.gasloc.round for other in world.hosts[:2])
+    assert reached > 40
+    host.compute.put = put
+    for order in waiting:
+        put(order)
+    world.run(5)
+    assert host.adopted == 1
+    assert min(other.values[0] for other in world.hosts) > 4 * reached * 0.9
+    world.finish()
+    assert host.adopted == 1
+    assert any(round_ > reached for round_, _ in host.mixes)
+
+
+def test_a_stale_host_to_which_nobody_gives_a_copy_goes_on_with_what_it_has():
+    world, host = make_run_with_a_stale_host()
+    host.kill()
+    world.run(60)
+    for other in world.hosts[:2]:
+        other.compute.opencopy = lambda order, other=other: other.answer(Opened(order.peer, None, 0))
+    world.revive(host)
+    world.run(25)
+    assert host.named("nobody has a copy: begins with its own parameters")
+    world.finish()
+    assert host.adopted == 0
+    assert host.mixes[-1][0] > 60
 
 
 def test_a_host_that_leaves_is_matched_with_nobody_any_more():

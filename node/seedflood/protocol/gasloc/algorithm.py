@@ -2,7 +2,7 @@
 
 `phase` says which phases of a node may follow each other. Rounds have the same numbers on all hosts. A host that falls
 behind numbers its parameters with the round that the others have reached: it has done fewer steps, and nobody waits for
-it.
+it. If it lacks most of the rounds it takes a copy, as who joins does.
 
 The others have reached a round when half of the swarm has: a single neighbour could lie. The first round waits for all
 hosts, but no longer than a start may take. A host that starts again states no rounds until it takes part, so meanwhile
@@ -197,6 +197,8 @@ class Gasloc(Algorithm):
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         self.talk.received(peer, message, now)
+        if peer in self.talk.progress:  # sooner than by its statement
+            self.pace.heard({peer: self.talk.progress[peer].round}, now)
 
     # What the compute side answers
 
@@ -316,9 +318,10 @@ class Gasloc(Algorithm):
             return
         # who has the replica of the end needs nobody
         has_waited = self.agreement.has_result or self.joining.has_waited(now)
-        if self.fetch.is_under_way or (has_waited and self.joining.is_copy_needed()):
+        if self.fetch.is_under_way or (has_waited and self.joining.is_copy_needed(self.round)):
             self.fetch.advance(self.talk.donors(), now)
             if self.joining.is_forsaken(now):
+                self.joining.is_resigned = True
                 self._outbox.tell("nobody has a copy: begins with its own parameters", "warning", round=self.round)
                 self._begin(now)
         elif has_waited:
@@ -377,11 +380,15 @@ class Gasloc(Algorithm):
 
     def _prepare_exchange(self) -> None:
         """Our local steps are done, or we wait before the closing rounds: has our parameters encoded, with which the
-        exchange begins. If the others are far ahead, the steps count for the round that the others have reached."""
+        exchange begins. If the others are ahead, the steps count for the round that they have reached. If they are far
+        ahead, our parameters give way to a copy."""
         reached = self.talk.swarm_round()
         self.life.enter(Phase.EXCHANGING)
         if reached >= self._rules.rounds:
             self._begin_round(reached, self._now, stands=False)
+            return
+        if self.joining.is_copy_needed(self.round):
+            self._join_again(reached)
             return
         if reached >= self.round + BEHIND_ROUNDS:
             self._jump(reached)
@@ -409,6 +416,10 @@ class Gasloc(Algorithm):
                 return
             reached = min(self.talk.swarm_round(), rules.rounds - 1)
             is_passed = exchange.is_vain and reached > self.round
+            if is_passed and self.joining.is_copy_needed(self.round):
+                self._mix(now)
+                self._join_again(reached)
+                return
             if is_passed and rules.encoding_of(self.round) == rules.encoding_of(reached):  # our partners are there
                 exchange.end(now)
                 self._jump(reached)
@@ -419,6 +430,14 @@ class Gasloc(Algorithm):
                 self._begin_round(rules.rounds, now, stands=rules.is_closing(self.round))
             else:
                 self._begin_round(reached if is_passed else self.round + 1, now)
+
+    def _join_again(self, reached: int) -> None:
+        """Our parameters would set the others back."""
+        self._outbox.tell("far behind the others: takes a copy", "warning", round=self.round, reached=reached)
+        self._ahead = 0
+        self.joining.begin(self._now)
+        self.life.enter(Phase.JOINING)
+        self.talk.tell_progress()
 
     def _jump(self, round_: int) -> None:
         self._outbox.tell("behind the others", round=self.round, goes_on_with=round_)

@@ -9,16 +9,21 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 
+STALE_ROUNDS, STALE_PART = 10, 2
+"""Parameters that lack more than so many rounds, and more than half of all, set the others back more than they bring:
+those of a host that was down, or suspended, or got an old copy of its disk. Who is slow lacks fewer."""
+
 
 class Joining:
     """since: when it began. has_parameters: do we have others than the base model's? is_forgetful: do others know of a
-    life of ours that our journal lacks?"""
+    life of ours that our journal lacks? is_resigned: nobody gave us a copy when our parameters were stale, and they
+    stay."""
 
     def __init__(
         self, rules: GaslocRules, patience: Patience, presence: Presence, talk: Conversation, fetch: Fetch
     ) -> None:
         self.since = 0.0
-        self.has_parameters = self.is_forgetful = False
+        self.has_parameters = self.is_forgetful = self.is_resigned = False
         self._rules = rules
         self._patience = patience
         self._presence = presence
@@ -31,8 +36,11 @@ class Joining:
         self._forsaken_since = 0.0
         """Since when nobody could give us a copy."""
 
-    def recall(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         self.since = self._forsaken_since = now
+
+    def recall(self, now: float) -> None:
+        self.begin(now)
         self._known = self._presence.membership.get(self._presence.ours.origin)
 
     def hear_of_past(self, member: Member) -> None:
@@ -56,14 +64,23 @@ class Joining:
         there = len(membership.present()) + membership.absentees()
         return bool(self._talk.progress) and (has_begun or there >= self._rules.clients)
 
-    def is_copy_needed(self) -> bool:
-        """Are the others so far ahead that the base model would set them back? At the end of the run all get the
-        same."""
-        return not self.has_parameters and self._rules.fresh_rounds < self._talk.swarm_round() < self._rules.rounds
+    def is_copy_needed(self, round_: int) -> bool:
+        """Are the others so far ahead that the base model, or what we have, would set them back? At the end of the run
+        all get the same. round_: ours."""
+        reached, rules = self._talk.swarm_round(), self._rules
+        if reached >= rules.rounds or self.is_resigned:
+            return False
+        if not self.has_parameters:
+            return reached > rules.fresh_rounds
+        trained = min(reached, rules.training_rounds)
+        return trained - round_ > max(rules.fresh_rounds, STALE_ROUNDS, trained // STALE_PART)
 
     def is_forsaken(self, now: float) -> bool:
         """Has no host that we can reach in the graph taken part for a long time? Then nobody has a copy, or will have
-        one. Without a link we cannot know."""
+        one. Without a link we cannot know. Who has parameters waits for a copy that moves, and else for as long as a
+        start may take."""
+        if self.has_parameters:
+            return now >= self.patient_until and not self._fetch.is_under_way
         progress, us, fetch = self._talk.progress, self._presence.ours.origin, self._fetch
         is_likely = any(one.can_serve and fetch.is_likely(origin) for origin, one in progress.items())
         is_hopeless = bool(progress) and not (fetch.is_under_way or is_likely)

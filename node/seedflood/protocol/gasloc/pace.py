@@ -38,7 +38,7 @@ class Pace:
         self._bounds = bounds
         self._delays = delays
         self._heard: dict[OriginId, tuple[int, float]] = {}
-        """The latest round that each host has stated, and when it came to it. Nothing else that it states counts."""
+        """The latest round that each host has said, and when it came to it. Nothing else that it states counts."""
 
     @property
     def hop_seconds(self) -> float:
@@ -52,7 +52,7 @@ class Pace:
         return self._bounds.transfer_seconds(size, self.throughput.get(peer), self.hop_seconds)
 
     def heard(self, rounds: Mapping[OriginId, int], now: float) -> None:
-        """These hosts have stated that they are in these rounds."""
+        """These hosts have said that they are in these rounds."""
         for origin, round_ in rounds.items():
             if round_ > self._heard.get(origin, (-2, 0.0))[0]:
                 self._heard[origin] = round_, now

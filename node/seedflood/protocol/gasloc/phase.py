@@ -19,14 +19,14 @@ class Phase(StrEnum):
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.JOINING: (Phase.TRAINING, Phase.EXCHANGING, Phase.CHOOSING, Phase.LEFT),
     Phase.TRAINING: (Phase.EXCHANGING, Phase.LEFT),
-    Phase.EXCHANGING: (Phase.TRAINING, Phase.EXCHANGING, Phase.CHOOSING, Phase.LEFT),
+    Phase.EXCHANGING: (Phase.JOINING, Phase.TRAINING, Phase.EXCHANGING, Phase.CHOOSING, Phase.LEFT),
     Phase.CHOOSING: (Phase.FINISHING, Phase.LEFT),
     Phase.FINISHING: (Phase.CHOOSING, Phase.FINISHED, Phase.LEFT),
     Phase.FINISHED: (Phase.LEFT,),
     Phase.LEFT: (),
 }
-"""What may follow each phase. To exchanging once more: a round without local steps. Back to choosing: the others have
-taken another replica."""
+"""What may follow each phase. To exchanging once more: a round without local steps. Back to joining: our parameters are
+stale. Back to choosing: the others have taken another replica."""
 
 
 class Lifecycle(PhaseMachine[Phase]):
