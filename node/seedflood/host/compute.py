@@ -4,6 +4,7 @@ So what a job finds is exactly what was ordered before it: a digest covers those
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seedflood.host.compute_thread import Run
@@ -19,6 +20,7 @@ class Done(NamedTuple):
     rest: Any = None
 
 
+@dataclass(eq=False)
 class Compute:
     """The seam of a driver to its model. driver: must be set before the first job.
 
@@ -26,19 +28,11 @@ class Compute:
     on the loop, before the node has the answer. drive: runs an action that calls the driver.
     """
 
-    driver: Driver
-
-    def __init__(
-        self,
-        run: Run,
-        drive: Callable[[Callable[[], None]], None],
-        begin: Callable[[Any], Callable[[], Done]],
-        heard: Callable[[Any], None],
-    ) -> None:
-        self._run = run
-        self._drive = drive
-        self._begin = begin
-        self._heard = heard
+    _run: Run
+    _drive: Callable[[Callable[[], None]], None]
+    _begin: Callable[[Any], Callable[[], Done]]
+    _heard: Callable[[Any], None]
+    driver: Driver = field(init=False)
 
     def put(self, job: Any) -> None:
         self._run(self._begin(job), self._end)

@@ -10,7 +10,7 @@ kept what is not. The JournalError is passed on to the shell.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seedflood.errors import DiskFullError
@@ -27,37 +27,29 @@ RETRY_SECONDS = 1.0
 """How long to wait between two attempts to write to a full disk."""
 
 
+@dataclass(eq=False)
 class Driver:
     """One node and the seams around it. compute: takes an order for the compute side and returns at once; orders are
     carried out one after the other, and answered by `answered`. clock: returns monotonic seconds."""
 
     node: Swarm[Any]
+    _journal: Journal
+    _links: Links
+    _compute: Callable[[Any], None]
+    _observer: Observer
+    _clock: Callable[[], float]
+    is_halted: bool = False
+    keep_roster: Callable[[Roster], None] = lambda _: None
+    """Writes a roster to the disk; set by the shell. It may not raise: what cannot be kept counts, too."""
+    turns: int = 0
+    """Counts what happened to the node. While it stays the same, views of the node stay the same, too."""
+    _stated: Member | None = None
+    """The last statement of ours that is on the disk."""
+    _waiting: list[Any] = field(default_factory=list)
+    """Orders that wait for space on the disk."""
 
-    def __init__(
-        self,
-        node: Swarm[Any],
-        journal: Journal,
-        links: Links,
-        compute: Callable[[Any], None],
-        observer: Observer,
-        clock: Callable[[], float],
-    ) -> None:
-        self.node = node
-        self.is_halted = False
-        self.keep_roster: Callable[[Roster], None] = lambda _: None
-        """Writes a roster to the disk; set by the shell. It may not raise: what cannot be kept counts, too."""
-        self.turns = 0
-        """Counts what happened to the node. While it stays the same, views of the node stay the same, too."""
-        self._journal = journal
-        self._links = links
-        self._compute = compute
-        self._observer = observer
-        self._clock = clock
-        self._backlog = Backlog(node.origin)
-        self._stated: Member | None = None
-        """The last statement of ours that is on the disk."""
-        self._waiting: list[Any] = []
-        """Orders that wait for space on the disk."""
+    def __post_init__(self) -> None:
+        self._backlog = Backlog(self.node.origin)
 
     @property
     def is_disk_full(self) -> bool:

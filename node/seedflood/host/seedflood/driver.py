@@ -4,7 +4,7 @@ While the disk is full the node stops publishing, but still relays what others s
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -51,28 +51,19 @@ class _Kept(NamedTuple):
     cut: list[tuple[OriginId, list[Bundle]]]
 
 
+@dataclass(eq=False)
 class SeedfloodDriver(Driver):
     """One node that trains by SeedFlood."""
 
     node: Node
     _journal: Journal
     _links: Links
+    _compute: Compute
     _observer: Observer
-
-    def __init__(
-        self,
-        node: Node,
-        journal: Journal,
-        links: Links,
-        compute: Compute,
-        observer: Observer,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(node, journal, links, compute, observer, clock)
-        self._uncut: list[tuple[OriginId, Sequence[Span]]] = []
-        """What is to be deleted when the disk has space."""
-        self._measured: Measured | None = None
-        """A round that waits for space on the disk to be published."""
+    _uncut: list[tuple[OriginId, Sequence[Span]]] = field(default_factory=list)
+    """What is to be deleted when the disk has space."""
+    _measured: Measured | None = None
+    """A round that waits for space on the disk to be published."""
 
     def start(self, members: Iterable[Member], *, is_journal_damaged: bool = False, is_key_fresh: bool = True) -> None:
         """Resumes from the journal. Its last bundles wait for their windows; all others are read and applied page by

@@ -4,6 +4,8 @@ It states its own replica, waits until all have stated one (`final_wait`), takes
 a neighbour that has it (`copies`), and stays for those that still need it.
 """
 
+from dataclasses import dataclass, field
+
 from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.final_wait import FinalWait
@@ -19,6 +21,7 @@ from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 
 
+@dataclass(eq=False)
 class Agreement:
     """choice, wait: whose replica is taken, and who is waited for before. since: when we came to the end, or began to
     seek the replica of a further author. is_publishing: is our own being encoded? has_result: do we have the replica
@@ -29,34 +32,28 @@ class Agreement:
     _is_alone: could nobody give it to us?
     """
 
-    def __init__(
-        self,
-        rules: GaslocRules,
-        habits: Habits,
-        presence: Presence,
-        pace: Pace,
-        life: Lifecycle,
-        ledger: Ledger,
-        talk: Conversation,
-        outbox: Outbox[Outputs],
-    ) -> None:
-        self.since = 0.0
-        self.is_publishing = self.has_result = False
-        self.aim: Result | None = None
-        self.last_serial = 0
-        self.choice = Choice(rules, habits.bounds, presence, pace)
-        self.wait = FinalWait(rules, habits.patience, presence, pace, self.choice, talk)
-        self._moved_at = 0.0
-        self._stands = self._is_alone = False
-        self._sought: set[OriginId] = set()
-        self._rules = rules
-        self._patience = habits.patience
-        self._presence = presence
-        self._life = life
-        self._ledger = ledger
-        self._talk = talk
-        self._fetch, self._serve = talk.fetch, talk.serve
-        self._outbox = outbox
+    _rules: GaslocRules
+    _habits: Habits
+    _presence: Presence
+    _pace: Pace
+    _life: Lifecycle
+    _ledger: Ledger
+    _talk: Conversation
+    _outbox: Outbox[Outputs]
+    since: float = 0.0
+    is_publishing: bool = False
+    has_result: bool = False
+    aim: Result | None = None
+    last_serial: int = 0
+    _moved_at: float = 0.0
+    _stands: bool = False
+    _is_alone: bool = False
+    _sought: set[OriginId] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.choice = Choice(self._rules, self._habits.bounds, self._presence, self._pace)
+        self.wait = FinalWait(self._rules, self._habits.patience, self._presence, self._pace, self.choice, self._talk)
+        self._fetch, self._serve = self._talk.fetch, self._talk.serve
 
     def begin(self, now: float, *, stands: bool) -> None:
         """No rounds are left. stands: may our replica be the one that all take?"""
@@ -77,13 +74,13 @@ class Agreement:
             self._take_the_chosen(now)
 
     def wake_at(self, now: float) -> float:
-        patient_until = self.since + self._patience.linger_seconds
+        patient_until = self.since + self._habits.patience.linger_seconds
         times = patient_until, self._alone_at, self._end_at, self.choice.wake_at(now)
         return min((one for one in times if one > now), default=float("inf"))
 
     def awaited(self, now: float) -> set[OriginId]:
         """The hosts for which we stay, now that we have the replica with which all end."""
-        return self.choice.awaited(with_away=now < self.since + self._patience.linger_seconds)
+        return self.choice.awaited(with_away=now < self.since + self._habits.patience.linger_seconds)
 
     def published(self, content: Content) -> None:
         """What we hold is encoded."""
@@ -109,7 +106,7 @@ class Agreement:
 
     def _state_ours(self, now: float) -> None:
         """What is in doubt is waited for: if it counts, it is still added."""
-        is_patient = now < self.since + self._patience.linger_seconds
+        is_patient = now < self.since + self._habits.patience.linger_seconds
         if not (self._ledger.doubts() and is_patient):
             self._order_publish()
 
@@ -169,12 +166,14 @@ class Agreement:
     @property
     def _alone_at(self) -> float:
         """Until when we wait for somebody who has the replica with which all end."""
-        return max(self.since, self._moved_at) + self._patience.start_seconds + self._patience.linger_seconds
+        return (
+            max(self.since, self._moved_at) + self._habits.patience.start_seconds + self._habits.patience.linger_seconds
+        )
 
     @property
     def _end_at(self) -> float:
         """Until when we stay for others. Some may still take local steps."""
-        return self.since + self._patience.linger_seconds + self.wait.longest_seconds
+        return self.since + self._habits.patience.linger_seconds + self.wait.longest_seconds
 
     def _finish(self, now: float) -> None:
         """We have it: ends once nobody needs it of us."""

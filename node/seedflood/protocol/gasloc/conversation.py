@@ -1,6 +1,7 @@
 """The messages to and from neighbours, and how far each neighbour is."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
@@ -27,31 +28,22 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage, Opaque
 from seedflood.protocol.swarm.presence import Presence
 
 
+@dataclass(eq=False)
 class Conversation:
     """Talks with the neighbours. where: returns how far we are. progress: how far each of them is, as it says. news:
     how often one of them advanced, or made an offer for a later round. fetch, serve: the two sides of copies."""
 
-    def __init__(
-        self,
-        rules: GaslocRules,
-        presence: Presence,
-        carrier: Carrier,
-        exchange: Exchange,
-        fetch: Fetch,
-        serve: Serve,
-        where: Callable[[], Progress],
-    ) -> None:
-        self.progress: dict[OriginId, Progress] = {}
-        self.news = 0
-        self._furthest: dict[tuple[type[Saying], OriginId], int] = {}
-        """The latest round in messages of this kind from each neighbour."""
-        self._rules = rules
-        self._presence = presence
-        self._carrier = carrier
-        self._exchange = exchange
-        self.fetch = fetch
-        self.serve = serve
-        self._where = where
+    _rules: GaslocRules
+    _presence: Presence
+    _carrier: Carrier
+    _exchange: Exchange
+    fetch: Fetch
+    serve: Serve
+    _where: Callable[[], Progress]
+    progress: dict[OriginId, Progress] = field(default_factory=dict)
+    news: int = 0
+    _furthest: dict[tuple[type[Saying], OriginId], int] = field(default_factory=dict)
+    """The latest round in messages of this kind from each neighbour."""
 
     def connected(self, peer: OriginId, now: float) -> None:
         self._carrier.say(peer, self._where())

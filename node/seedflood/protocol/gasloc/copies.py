@@ -11,7 +11,7 @@ what it has, after as long as a start may take. Without any link it goes on wait
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
@@ -50,39 +50,30 @@ REST_FACTOR = 4
 ASK_SECONDS, or once there is another replica with which we end."""
 
 
+@dataclass(eq=False)
 class Fetch:
     """The side that wants a copy. wanted: its digest, or `NEWEST`. round: of the copy that is fetched or was adopted.
     is_adopting: it is all here."""
 
-    def __init__(
-        self,
-        rules: GaslocRules,
-        bounds: Bounds,
-        neighbours: Neighbours,
-        carrier: Carrier,
-        trust: Trust,
-        serve: "Serve",
-        outbox: Outbox[Outputs],
-    ) -> None:
-        self.donor: OriginId | None = None
-        self.wanted = NEWEST
-        self.round = 0
-        self.is_adopting = False
-        self.is_adopted = False
-        self._rules = rules
-        self._bounds = bounds
-        self._neighbours = neighbours
-        self._carrier = carrier
-        self._trust = trust
-        self._serve = serve
-        self._outbox = outbox
-        self._receiving: Receiving | None = None
-        self._watch = Watch(0, 1, 0.0)
-        self._changes = 0
-        self._ask_at = 0.0
-        self._tried: set[OriginId] = set()
-        self._giver: OriginId | None = None
-        """Who sent the copy that is adopted."""
+    _rules: GaslocRules
+    _bounds: Bounds
+    _neighbours: Neighbours
+    _carrier: Carrier
+    _trust: Trust
+    _serve: "Serve"
+    _outbox: Outbox[Outputs]
+    donor: OriginId | None = None
+    wanted: bytes = NEWEST
+    round: int = 0
+    is_adopting: bool = False
+    is_adopted: bool = False
+    _receiving: Receiving | None = None
+    _watch: Watch = field(default_factory=lambda: Watch(0, 1, 0.0))
+    _changes: int = 0
+    _ask_at: float = 0.0
+    _tried: set[OriginId] = field(default_factory=set)
+    _giver: OriginId | None = None
+    """Who sent the copy that is adopted."""
 
     @property
     def is_under_way(self) -> bool:

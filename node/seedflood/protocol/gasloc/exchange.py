@@ -7,6 +7,7 @@ could hold us up one after the other.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
@@ -26,47 +27,40 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 
 
+@dataclass(eq=False)
 class Exchange:
     """One exchange after the other. round: the one that is exchanged, or was last. content: our parameters for it; None
     if none is exchanged. mixed, skipped: how many pairs, in this life. seconds: what the last exchange took. news: how
     many messages moved a pair on; of each kind there is one per round and partner."""
 
-    def __init__(
-        self,
-        rules: GaslocRules,
-        bounds: Bounds,
-        presence: Presence,
-        pace: Pace,
-        ledger: Ledger,
-        carrier: Carrier,
-        trust: Trust,
-        outbox: Outbox[Outputs],
-    ) -> None:
-        self.round = -1
-        self.mixed = 0
-        self.skipped = 0
-        self.news = 0
-        self.seconds = 0.0
-        self.pairs: tuple[Edge, ...] = ()
-        """Our own ones of the round, as we know it."""
-        self.partners: tuple[OriginId, ...] = ()
-        """The partners with whom the last exchange mixed."""
-        self._origin = presence.ours.origin
-        self._rules = rules
-        self._bounds = bounds
-        self._presence = presence
-        self._pace = pace
-        self._ledger = ledger
-        self._carrier = carrier
-        self._trust = trust
-        self._outbox = outbox
-        self._lottery = Lottery(rules.run_seed)
-        self.content: Content | None = None
-        self._slots = 0
-        self._began_at = self._open_until = 0.0
-        self._pairings: dict[OriginId, Pairing] = {}
-        self._offers: dict[OriginId, Offer] = {}
-        """The last one of each neighbour."""
+    _rules: GaslocRules
+    _bounds: Bounds
+    _presence: Presence
+    _pace: Pace
+    _ledger: Ledger
+    _carrier: Carrier
+    _trust: Trust
+    _outbox: Outbox[Outputs]
+    round: int = -1
+    mixed: int = 0
+    skipped: int = 0
+    news: int = 0
+    seconds: float = 0.0
+    pairs: tuple[Edge, ...] = ()
+    """Our own ones of the round, as we know it."""
+    partners: tuple[OriginId, ...] = ()
+    """The partners with whom the last exchange mixed."""
+    content: Content | None = None
+    _slots: int = 0
+    _began_at: float = 0.0
+    _open_until: float = 0.0
+    _pairings: dict[OriginId, Pairing] = field(default_factory=dict)
+    _offers: dict[OriginId, Offer] = field(default_factory=dict)
+    """The last one of each neighbour."""
+
+    def __post_init__(self) -> None:
+        self._origin = self._presence.ours.origin
+        self._lottery = Lottery(self._rules.run_seed)
 
     @property
     def is_open(self) -> bool:

@@ -5,6 +5,8 @@ result would differ. But nobody is waited for longer than is said here, and nobo
 on.
 """
 
+from dataclasses import dataclass
+
 from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.pace import Pace
@@ -19,30 +21,22 @@ LAST_PATIENCES = 2
 is behind goes on with a closing round after its local steps."""
 
 
+@dataclass(eq=False)
 class FinalWait:
     """round: the one that all are to reach. since: since when we are at the end; those that are away have this time
     once. is_under_way: is anybody waited for now?"""
 
-    def __init__(
-        self,
-        rules: GaslocRules,
-        patience: Patience,
-        presence: Presence,
-        pace: Pace,
-        choice: Choice,
-        talk: Conversation,
-    ) -> None:
-        self.round = 0
-        self.since = float("inf")
-        self.is_under_way = False
-        self._half_since = float("inf")
-        """Since when half of the swarm is there."""
-        self._rules = rules
-        self._patience = patience
-        self._presence = presence
-        self._pace = pace
-        self._choice = choice
-        self._talk = talk
+    _rules: GaslocRules
+    _patience: Patience
+    _presence: Presence
+    _pace: Pace
+    _choice: Choice
+    _talk: Conversation
+    round: int = 0
+    since: float = float("inf")
+    is_under_way: bool = False
+    _half_since: float = float("inf")
+    """Since when half of the swarm is there."""
 
     def lasts(self, round_: int, now: float) -> bool:
         """Is anybody waited for who has not reached this round?"""

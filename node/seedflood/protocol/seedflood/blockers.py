@@ -8,7 +8,7 @@ first noted, once per comparison period.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from seedflood.protocol.frontier import Frontier
@@ -53,29 +53,20 @@ NAMELESS: dict[BlockerKind, str] = {
 _Lack = tuple[str, OriginId | None, int | None]
 
 
+@dataclass(eq=False)
 class Blockers:
     """What a node waits for now, and since when. is_disk_full: nothing of ours can be kept."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        life: Lifecycle,
-        exchange: Exchange,
-        presence: Presence,
-        windows: OpenWindows,
-        ending: Ending,
-        frontier: Frontier,
-    ) -> None:
-        self.is_disk_full = False
-        self._rules = rules
-        self._life = life
-        self._exchange = exchange
-        self._presence = presence
-        self._windows = windows
-        self._ending = ending
-        self._frontier = frontier
-        self._since: dict[_Lack, float] = {}
-        """Since when, of the blockers that were noted last."""
+    _rules: Rules
+    _life: Lifecycle
+    _exchange: Exchange
+    _presence: Presence
+    _windows: OpenWindows
+    _ending: Ending
+    _frontier: Frontier
+    is_disk_full: bool = False
+    _since: dict[_Lack, float] = field(default_factory=dict)
+    """Since when, of the blockers that were noted last."""
 
     def find(self, now: float) -> tuple[Blocker, ...]:
         """The blockers of this moment, each since it was first noted, or earlier if that is known."""

@@ -6,6 +6,7 @@ journal for that reason, its log says so.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.donors import Donors
@@ -21,33 +22,29 @@ from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.view import stated_edges
 
 
+@dataclass(eq=False)
 class Ending:
     """The last phase of a run. steps: of the run, as far as it goes. since: when it began. is_said: the neighbours were
     told that we need nothing more."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        patience: Patience,
-        presence: Presence,
-        holdings: Holdings,
-        donors: Donors,
-        watch: DigestWatch,
-    ) -> None:
-        self.steps = rules.steps
-        self.since: float | None = None
-        self.is_said = False
-        self._origin = presence.ours.origin
-        self._rules = rules
-        self._turns = rules.turns
-        self._behind: OriginId | None = None
-        """The origin of which `is_all_held` missed an update last."""
-        self._patience = patience
-        self._membership = presence.membership
-        self._linked = presence.neighbours
-        self._frontier, self._applied = holdings.frontier, holdings.applied
-        self._donors = donors
-        self._watch = watch
+    _rules: Rules
+    _patience: Patience
+    _presence: Presence
+    _holdings: Holdings
+    _donors: Donors
+    _watch: DigestWatch
+    since: float | None = None
+    is_said: bool = False
+    _behind: OriginId | None = None
+    """The origin of which `is_all_held` missed an update last."""
+
+    def __post_init__(self) -> None:
+        self.steps = self._rules.steps
+        self._origin = self._presence.ours.origin
+        self._turns = self._rules.turns
+        self._membership = self._presence.membership
+        self._linked = self._presence.neighbours
+        self._frontier, self._applied = self._holdings.frontier, self._holdings.applied
 
     @property
     def is_complete(self) -> bool:

@@ -1,6 +1,7 @@
 """The conversation with the neighbours: what we tell them, what we make of what they tell us, and whom we ask."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Held
@@ -37,38 +38,30 @@ from seedflood.protocol.swarm.outputs import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
 
+@dataclass(eq=False)
 class Exchange:
     """Takes SeedFlood's messages, on all links of a node. may_apply_before: returns below which step anything may be
     applied now."""
 
-    def __init__(
-        self,
-        holdings: Holdings,
-        presence: Presence,
-        admission: Admission,
-        catchup: CatchUp,
-        life: Lifecycle,
-        outbox: Outbox[Outputs],
-        rules: Rules,
-        may_apply_before: Callable[[], int],
-    ) -> None:
-        self.donors = Donors(sum_bytes_max(rules))
-        is_relay = life.phase is Phase.RELAYING
+    _holdings: Holdings
+    _presence: Presence
+    _admission: Admission
+    catchup: CatchUp
+    _life: Lifecycle
+    _outbox: Outbox[Outputs]
+    _rules: Rules
+    _may_apply_before: Callable[[], int]
+
+    def __post_init__(self) -> None:
+        self.donors = Donors(sum_bytes_max(self._rules))
+        is_relay = self._life.phase is Phase.RELAYING
         make_watch = HearsayWatch if is_relay else DigestWatch
-        self.watch = make_watch(holdings.applied, presence.neighbours, outbox)
-        self.ends = Ends(rules, admission.gate, holdings, presence, outbox)
-        self.inquiry = Inquiry(rules, holdings, admission, self.donors, self.ends, outbox)
-        self._holdings = holdings
-        self._presence = presence
-        self._admission = admission
-        self.catchup = catchup
-        self._life = life
-        self._outbox = outbox
-        self._rules = rules
-        self._may_apply_before = may_apply_before
-        self.announcement = Announcement(rules, presence, holdings.frontier)
-        self.voting = Voting(holdings, presence, admission, self.watch, outbox, rules)
-        self.sums = WantedSums(rules, holdings, self.donors, is_relay=is_relay)
+        self.watch = make_watch(self._holdings.applied, self._presence.neighbours, self._outbox)
+        self.ends = Ends(self._rules, self._admission.gate, self._holdings, self._presence, self._outbox)
+        self.inquiry = Inquiry(self._rules, self._holdings, self._admission, self.donors, self.ends, self._outbox)
+        self.announcement = Announcement(self._rules, self._presence, self._holdings.frontier)
+        self.voting = Voting(self._holdings, self._presence, self._admission, self.watch, self._outbox, self._rules)
+        self.sums = WantedSums(self._rules, self._holdings, self.donors, is_relay=is_relay)
 
     @property
     def is_joining(self) -> bool:

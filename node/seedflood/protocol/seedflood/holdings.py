@@ -5,6 +5,7 @@ place of bundles, the steps that it covers count as held and as applied.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
@@ -29,34 +30,28 @@ BACK_SECONDS = 10.0
 """Who was missing from no window for so long is back. A slow host is missing from most, and not told of each time."""
 
 
+@dataclass(eq=False)
 class Holdings:
     """frontier: what is held. heard: the origins of which something new has come since it was last cleared."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        frontier: Frontier,
-        admission: Admission,
-        certificates: Certificates,
-        flood: Flood,
-        outbox: Outbox[Outputs],
-    ) -> None:
-        self.frontier = frontier
-        self.certificates = certificates
-        self.closings = Closings(rules, certificates)
-        self.pending = Pending()
+    _rules: Rules
+    frontier: Frontier
+    _admission: Admission
+    certificates: Certificates
+    _flood: Flood
+    _outbox: Outbox[Outputs]
+    pending: Pending = field(default_factory=Pending)
+    _settle_at: int = WAITING_BUNDLES
+    heard: dict[OriginId, None] = field(default_factory=dict)
+    duplicates: int = 0
+    _missing: dict[OriginId, float] = field(default_factory=dict)
+    """When who was missing from a window last."""
+
+    def __post_init__(self) -> None:
+        self.closings = Closings(self._rules, self.certificates)
         self.applied = self.pending.applied
         """The updates that are in the coefficients once all orders are carried out."""
-        self._rules = rules
-        self._settle_at = WAITING_BUNDLES
-        self.heard: dict[OriginId, None] = {}
-        self.contents = Contents(rules)
-        self.duplicates = 0
-        self._missing: dict[OriginId, float] = {}
-        """When who was missing from a window last."""
-        self._admission = admission
-        self._flood = flood
-        self._outbox = outbox
+        self.contents = Contents(self._rules)
 
     def restore(
         self, bundles: Iterable[Bundle], closed: Iterable[ClosedEpoch], settled: Mapping[int, Frontier]

@@ -6,6 +6,7 @@ Two signed bundles that differ and cover one step are a proof, and end their ori
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import without
 from seedflood.protocol.origin import OriginId
@@ -27,31 +28,26 @@ INQUIRY_SECONDS_MIN, INQUIRY_SECONDS_MAX = 4.0, 600.0
 digests."""
 
 
+@dataclass(eq=False)
 class Inquiry:
     """Finds contradictions."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        holdings: Holdings,
-        admission: Admission,
-        donors: Donors,
-        ends: Ends,
-        outbox: Outbox[Outputs],
-    ) -> None:
-        self._rules = rules
-        self._contents = holdings.contents
-        self._frontier = holdings.frontier
-        self._admission = admission
-        self._donors = donors
-        self._ends = ends
-        self._outbox = outbox
-        self._uneven: dict[OriginId, dict[Block, tuple[int, int]]] = {}
-        """By neighbour: the blocks that it told last with more or fewer bundles than here."""
-        self._asked: dict[OriginId, list[Block]] = {}
-        """By neighbour: the blocks that are pulled from it to be compared."""
-        self._pauses: dict[OriginId, tuple[float, float, float]] = {}
-        """By neighbour: when it may be told next, when asked next, and the pause after that."""
+    _rules: Rules
+    _holdings: Holdings
+    _admission: Admission
+    _donors: Donors
+    _ends: Ends
+    _outbox: Outbox[Outputs]
+    _uneven: dict[OriginId, dict[Block, tuple[int, int]]] = field(default_factory=dict)
+    """By neighbour: the blocks that it told last with more or fewer bundles than here."""
+    _asked: dict[OriginId, list[Block]] = field(default_factory=dict)
+    """By neighbour: the blocks that are pulled from it to be compared."""
+    _pauses: dict[OriginId, tuple[float, float, float]] = field(default_factory=dict)
+    """By neighbour: when it may be told next, when asked next, and the pause after that."""
+
+    def __post_init__(self) -> None:
+        self._contents = self._holdings.contents
+        self._frontier = self._holdings.frontier
 
     def differ(self, peer: OriginId, now: float) -> None:
         """A neighbour with the same frontier has other coefficients: tells it who has ended, and our blocks, so that it

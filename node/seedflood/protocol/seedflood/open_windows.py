@@ -8,6 +8,7 @@ is *in the way* of the next round.
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
@@ -19,25 +20,18 @@ from seedflood.protocol.swarm.liveness import Liveness
 from seedflood.protocol.swarm.membership import Membership
 
 
+@dataclass(eq=False)
 class OpenWindows:
     """until_joined: when to stop waiting for hosts that never came. bound: returns how long a bounded window waits, in
     seconds."""
 
-    def __init__(
-        self,
-        rules: Rules,
-        membership: Membership,
-        frontier: Frontier,
-        liveness: Liveness,
-        bound: Callable[[], float],
-    ) -> None:
-        self.until_joined = 0.0
-        self._rules = rules
-        self._membership = membership
-        self._frontier = frontier
-        self._liveness = liveness
-        self._bound = bound
-        self._open: deque[Window] = deque()
+    _rules: Rules
+    _membership: Membership
+    _frontier: Frontier
+    _liveness: Liveness
+    _bound: Callable[[], float]
+    until_joined: float = 0.0
+    _open: deque[Window] = field(default_factory=deque)
 
     @property
     def oldest(self) -> Window | None:

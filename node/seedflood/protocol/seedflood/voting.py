@@ -13,7 +13,7 @@ again when an origin was proven to contradict itself.
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
@@ -39,43 +39,39 @@ VOTES_KEY = b"votes"
 _RECORD = struct.Struct(">Q32s32s64sQ")
 
 
+@dataclass(eq=False)
 class Voting:
     """misvoting: the hosts, by name, that say another sum than a certificate."""
 
-    def __init__(
-        self,
-        holdings: Holdings,
-        presence: Presence,
-        admission: Admission,
-        watch: DigestWatch,
-        outbox: Outbox[Outputs],
-        rules: Rules,
-    ) -> None:
-        self.misvoting: dict[OriginId, str] = {}
-        self._certificates = holdings.certificates
-        self._closings = holdings.closings
-        self._presence = presence
-        self._admission = admission
-        self._watch = watch
-        self._outbox = outbox
-        self._run_id, self._period = rules.run_id, rules.refresh_period
-        self._is_changed = False
-        self._counted: int | None = None
-        """The serial of the roster when all votes were counted last; None if others have come since."""
-        self._serial = 0
-        """Of the roster when certificates were looked for last."""
-        self._standstill = Standstill(ASK_SECONDS_MIN, ASK_SECONDS_MAX)
-        self._answered: dict[tuple[OriginId, int], float] = {}
-        """By neighbour and epoch, of those that it was told just now: until when it is not told them again."""
-        self._disputed: dict[int, float] = {}
-        """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
-        self._objections: dict[OriginId, int] = {}
-        """By host that votes for other sums than certificates: the first epoch on which it did since the last proof."""
-        self._proven = 0
-        self._told: set[int] = set()
-        """The epochs of which the log has said why they stay as bundles."""
-        self._overdue: tuple[int | None, float] = (None, 0.0)
-        """The first other one that could be compacted, and since when it is."""
+    _holdings: Holdings
+    _presence: Presence
+    _admission: Admission
+    _watch: DigestWatch
+    _outbox: Outbox[Outputs]
+    _rules: Rules
+    misvoting: dict[OriginId, str] = field(default_factory=dict)
+    _is_changed: bool = False
+    _counted: int | None = None
+    """The serial of the roster when all votes were counted last; None if others have come since."""
+    _serial: int = 0
+    """Of the roster when certificates were looked for last."""
+    _standstill: Standstill = field(default_factory=lambda: Standstill(ASK_SECONDS_MIN, ASK_SECONDS_MAX))
+    _answered: dict[tuple[OriginId, int], float] = field(default_factory=dict)
+    """By neighbour and epoch, of those that it was told just now: until when it is not told them again."""
+    _disputed: dict[int, float] = field(default_factory=dict)
+    """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
+    _objections: dict[OriginId, int] = field(default_factory=dict)
+    """By host that votes for other sums than certificates: the first epoch on which it did since the last proof."""
+    _proven: int = 0
+    _told: set[int] = field(default_factory=set)
+    """The epochs of which the log has said why they stay as bundles."""
+    _overdue: tuple[int | None, float] = (None, 0.0)
+    """The first other one that could be compacted, and since when it is."""
+
+    def __post_init__(self) -> None:
+        self._certificates = self._holdings.certificates
+        self._closings = self._holdings.closings
+        self._run_id, self._period = self._rules.run_id, self._rules.refresh_period
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
         """Our votes, as the journal keeps them."""

@@ -10,6 +10,7 @@ it.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from seedflood.errors import PeerError
@@ -22,34 +23,29 @@ RosterFault = Literal["stranger", "role", "removed"]
 """Why something of a host is not used in a closed run. strangers are on no list; removed: or out of date."""
 
 
+@dataclass(eq=False)
 class Gate:
     """operator: the operator's public key; None: the run is open. run: its name. roster: the one
     to begin with. calendar: returns the time in unix seconds."""
 
-    def __init__(
-        self,
-        verify: Verify,
-        operator: bytes | None = None,
-        run: str = "",
-        roster: Roster | None = None,
-        calendar: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self.roster = roster
-        self.trainers: frozenset[OriginId] | None = None
-        """Who may publish now; None: everyone."""
-        self.former: frozenset[OriginId] = frozenset()
-        """Who could publish once, and was removed or is out of date."""
-        self.listed: frozenset[OriginId] = frozenset()
-        """Who may publish now or later, or could once: all of the roster that is not there to relay or read alone."""
-        self.cuts: dict[OriginId, Cut] = {}
-        """Which updates of removed hosts count, as far as the operator has said so."""
-        self.contradictions = 0
-        """How many signed rosters came that have the serial of ours and say something else."""
-        self._verify = verify
-        self._operator = operator
-        self._run = run
-        self._calendar = calendar
-        self._valid: frozenset[OriginId] = frozenset()
+    _verify: Verify
+    _operator: bytes | None = None
+    _run: str = ""
+    roster: Roster | None = None
+    calendar: Callable[[], float] = lambda: 0.0
+    trainers: frozenset[OriginId] | None = None
+    """Who may publish now; None: everyone."""
+    former: frozenset[OriginId] = frozenset()
+    """Who could publish once, and was removed or is out of date."""
+    listed: frozenset[OriginId] = frozenset()
+    """Who may publish now or later, or could once: all of the roster that is not there to relay or read alone."""
+    cuts: dict[OriginId, Cut] = field(default_factory=dict)
+    """Which updates of removed hosts count, as far as the operator has said so."""
+    contradictions: int = 0
+    """How many signed rosters came that have the serial of ours and say something else."""
+    _valid: frozenset[OriginId] = frozenset()
+
+    def __post_init__(self) -> None:
         self.refresh()
 
     @property
@@ -107,7 +103,7 @@ class Gate:
         """Looks at the clock. Has anything changed?"""
         if self._operator is None:
             return False
-        now, before = self._calendar(), (self._valid, self.trainers)
+        now, before = self.calendar(), (self._valid, self.trainers)
         valid = [entry for entry in self.entries() if entry.is_valid(now)]
         self._valid = frozenset(entry.origin for entry in valid)
         self.trainers = frozenset(entry.origin for entry in valid if "train" in entry.roles)
