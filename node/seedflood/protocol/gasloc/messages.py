@@ -121,55 +121,41 @@ class Outcome(NamedTuple):
 Saying = Progress | Offer | Accept | Decline | Want | Chunk | Kept | Outcome
 
 
-class _Tag(IntEnum):
-    """The first byte of a message."""
+_FORMS: dict[type[Saying], tuple[int, struct.Struct]] = {
+    Progress: (1, struct.Struct(">BQB")),
+    Offer: (2, struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")),
+    Accept: (3, struct.Struct(f">B{DIGEST_BYTES}sQ")),
+    Decline: (4, struct.Struct(">BBQBQ")),
+    Want: (5, struct.Struct(f">B{DIGEST_BYTES}s")),
+    Chunk: (6, struct.Struct(f">B{KEY_BYTES}sQI")),
+    Kept: (7, struct.Struct(f">BQ{DIGEST_BYTES}s")),
+    Outcome: (8, struct.Struct(">BQ?")),
+}
+"""By kind: the first byte of a message, and its fields, that byte included; of an offer and a chunk, what is before the
+part whose length differs."""
 
-    PROGRESS = 1
-    OFFER = 2
-    ACCEPT = 3
-    DECLINE = 4
-    WANT = 5
-    CHUNK = 6
-    KEPT = 7
-    OUTCOME = 8
-
-
-_PROGRESS = struct.Struct(">BQB")
-_OFFER = struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")
-_ACCEPT = struct.Struct(f">B{DIGEST_BYTES}sQ")
-_DECLINE = struct.Struct(">BBQBQ")
-_WANT = struct.Struct(f">B{DIGEST_BYTES}s")
-_CHUNK_HEAD = struct.Struct(f">B{KEY_BYTES}sQI")
-_KEPT = struct.Struct(f">BQ{DIGEST_BYTES}s")
-_OUTCOME = struct.Struct(">BQ?")
+_KINDS = {tag: kind for kind, (tag, _) in _FORMS.items()}
 
 
 def encode(saying: Saying) -> bytes:
+    tag, form = _FORMS[type(saying)]
     match saying:
         case Chunk(key, offset, data):
-            return b"".join((_CHUNK_HEAD.pack(_Tag.CHUNK, key, offset, checksum(key, offset, data)), data))
+            return b"".join((form.pack(tag, key, offset, checksum(key, offset, data)), data))
         case Progress(round_, is_active, can_serve):
-            return _PROGRESS.pack(_Tag.PROGRESS, round_, is_active | can_serve << 1)
+            return form.pack(tag, round_, is_active | can_serve << 1)
         case Offer(kind, round_, digest, size, degree, encoding):
             name = encoding.encode()
-            return _OFFER.pack(_Tag.OFFER, kind, round_, digest, size, degree, len(name)) + name
-        case Accept():
-            return _ACCEPT.pack(_Tag.ACCEPT, *saying)
-        case Decline():
-            return _DECLINE.pack(_Tag.DECLINE, *saying)
-        case Want():
-            return _WANT.pack(_Tag.WANT, *saying)
-        case Kept():
-            return _KEPT.pack(_Tag.KEPT, *saying)
-        case Outcome():
-            return _OUTCOME.pack(_Tag.OUTCOME, *saying)
+            return form.pack(tag, kind, round_, digest, size, degree, len(name)) + name
+        case _:
+            return form.pack(tag, *saying)
 
 
 def decode(data: bytes) -> Saying:
     """Undoes `encode`. Raises PeerError for bytes that no host of the run sends."""
     if not data:
         raise PeerError("an empty message", reason="limit")
-    if data[0] == _Tag.CHUNK:
+    if _KINDS.get(data[0]) is Chunk:
         return _decode_chunk(data)
     try:
         return _decode(data)
@@ -184,42 +170,37 @@ def checksum(key: bytes, offset: int, data: bytes | memoryview) -> int:
 
 
 def _decode_chunk(data: bytes) -> Chunk:
-    if not _CHUNK_HEAD.size < len(data) <= _CHUNK_HEAD.size + CHUNK_BYTES_MAX:
+    _, form = _FORMS[Chunk]
+    if not form.size < len(data) <= form.size + CHUNK_BYTES_MAX:
         raise PeerError(f"a chunk of {len(data)} bytes", reason="limit")
-    _, key, offset, told = _CHUNK_HEAD.unpack_from(data)
-    body = memoryview(data)[_CHUNK_HEAD.size :]
+    _, key, offset, told = form.unpack_from(data)
+    body = memoryview(data)[form.size :]
     if checksum(key, offset, body) != told:
         raise PeerError("a chunk with a wrong checksum", reason="checksum")
     return Chunk(key, offset, body)
 
 
 def _decode(data: bytes) -> Saying:
-    match data[0]:
-        case _Tag.PROGRESS:
-            _, round_, flags = _PROGRESS.unpack(data)
-            return Progress(_check_round(round_), bool(flags & 1), bool(flags & 2))
-        case _Tag.OFFER:
-            return _decode_offer(data)
-        case _Tag.ACCEPT:
-            return Accept(*_ACCEPT.unpack(data)[1:])
-        case _Tag.DECLINE:
-            _, kind, round_, reason, now = _DECLINE.unpack(data)
-            return Decline(Kind(kind), _check_round(round_), Reason(reason), _check_round(now))
-        case _Tag.WANT:
-            return Want(*_WANT.unpack(data)[1:])
-        case _Tag.KEPT:
-            _, round_, digest = _KEPT.unpack(data)
-            return Kept(_check_round(round_), digest)
-        case _Tag.OUTCOME:
-            _, round_, is_mixed = _OUTCOME.unpack(data)
-            return Outcome(_check_round(round_), is_mixed)
-        case _:
-            raise ValueError("nothing is spelled so")
+    if (kind := _KINDS.get(data[0])) is None:
+        raise ValueError("nothing is spelled so")
+    _, form = _FORMS[kind]
+    if kind is Offer:
+        return _decode_offer(form, data)
+    _, *fields = form.unpack(data)
+    if kind is Progress:
+        round_, flags = fields
+        return Progress(_check_round(round_), bool(flags & 1), bool(flags & 2))
+    if kind is Decline:
+        what, round_, reason, now = fields
+        return Decline(Kind(what), _check_round(round_), Reason(reason), _check_round(now))
+    if kind in (Kept, Outcome):
+        _check_round(fields[0])
+    return kind(*fields)
 
 
-def _decode_offer(data: bytes) -> Offer:
-    _, kind, round_, digest, size, degree, length = _OFFER.unpack_from(data)
-    name = data[_OFFER.size :]
+def _decode_offer(form: struct.Struct, data: bytes) -> Offer:
+    _, kind, round_, digest, size, degree, length = form.unpack_from(data)
+    name = data[form.size :]
     if len(name) != length or length > ENCODING_BYTES_MAX:
         raise ValueError("its encoding has another length")
     if not 0 < size <= SIZE_MAX:
