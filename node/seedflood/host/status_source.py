@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any
 
 from seedflood.host.engine import Engine
@@ -18,31 +18,26 @@ JOURNAL_SECONDS = 10.0
 """How long the size of the journal is cached: counting reads an index of all bundles."""
 
 
+@dataclass(eq=False)
 class StatusSource(Subject):
     """is_draining, is_finished: set by the daemon."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        links: Links,
-        handover: Handover,
-        clock: Callable[[], float],
-        *,
-        incarnation: int,
-    ) -> None:
-        self.parameters = engine.parameters
-        self.incarnation = incarnation
-        self._engine = engine
-        self._node = engine.node
-        self._driver = engine.driver
-        self._links = links
-        self._handover = handover
-        self._clock = clock
-        self._view: View | None = None
-        self._viewed_at = -1
-        """The `Driver.turns` at which the view was made."""
-        self._journal_size: Mapping[str, int] = {"bytes": 0}
-        self._counted_at = float("-inf")
+    _engine: Engine
+    _links: Links
+    _handover: Handover
+    _clock: Callable[[], float]
+    _: KW_ONLY
+    incarnation: int
+    _view: View | None = None
+    _viewed_at: int = -1
+    """The `Driver.turns` at which the view was made."""
+    _journal_size: Mapping[str, int] = field(default_factory=lambda: {"bytes": 0})
+    _counted_at: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.parameters = self._engine.parameters
+        self._node = self._engine.node
+        self._driver = self._engine.driver
 
     @property
     def is_disk_full(self) -> bool:

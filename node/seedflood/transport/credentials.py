@@ -7,6 +7,7 @@ A certificate holds for 30 days and is renewed after 15, and by SIGHUP; links th
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import grpc
@@ -34,34 +35,31 @@ class Way(NamedTuple):
     acceptor: Callable[[Metadata], bytes] | None
 
 
+@dataclass(eq=False)
 class Credentials:
     """Mutual TLS at every address that it covers, plain text at the others. The certificate renews itself. handshakes:
     those of TLS that others have begun."""
 
-    def __init__(
-        self,
-        signer: Identity,
-        *,
-        covers: Callable[[str], bool] = lambda address: True,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._signer = signer
-        self.covers = covers
-        """Is this address secured?"""
-        self._clock = clock
-        self._certificate = certificates.issue(signer, clock())
-        self._served: Certificate | None = None
-        self._is_port_secure = False
-        self.handshakes = 0
+    _signer: Identity
+    _: KW_ONLY
+    covers: Callable[[str], bool] = lambda address: True
+    """Is this address secured?"""
+    clock: Callable[[], float] = time.time
+    _served: Certificate | None = None
+    _is_port_secure: bool = False
+    handshakes: int = 0
+
+    def __post_init__(self) -> None:
+        self._certificate = certificates.issue(self._signer, self.clock())
 
     def renew(self) -> None:
         """Makes a new key and certificate for connections from now on. Connections that are open stay."""
-        self._certificate = certificates.issue(self._signer, self._clock())
+        self._certificate = certificates.issue(self._signer, self.clock())
 
     @property
     def certificate(self) -> Certificate:
         """The certificate for a new connection: another one, too, if the clock has been set back."""
-        if not self._certificate.is_fresh(self._clock()):
+        if not self._certificate.is_fresh(self.clock()):
             self.renew()
         return self._certificate
 
@@ -97,7 +95,7 @@ class Credentials:
         """The public key of the origin that calls; None on a plain port. Raises PeerError."""
         if not self._is_port_secure:
             return None
-        return certificates.read(_shown(context), self._clock(), verify)
+        return certificates.read(_shown(context), self.clock(), verify)
 
     def _serve(self) -> Any:
         self._served = own = self.certificate

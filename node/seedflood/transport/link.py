@@ -16,6 +16,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -60,6 +61,7 @@ FAREWELL_SECONDS = 5.0
 """How long the dialling side waits after its goodbye for the other side to close."""
 
 
+@dataclass(eq=False)
 class Link:
     """An open link. `run` reads and writes until it ends; all other methods return at once.
 
@@ -68,55 +70,47 @@ class Link:
     already.
     """
 
-    def __init__(
-        self,
-        hello: Hello,
-        stream: Stream,
-        owner: Owner,
-        counters: LinkCounters,
-        queue: SendQueue,
-        encode: Callable[[LinkMessage], list[bytes]],
-        budgets: Budgets,
-        epoch_bytes_max: int = EPOCH_BYTES_MAX,
-    ) -> None:
-        self.peer = hello.member.origin
-        self.hello = hello
-        self.is_dialled = stream.is_dialled
-        self.source, self.token = stream.source, stream.token
-        self.opened_at = time.time()
-        self.has_outlived_dial = False
-        self.seen: Seen | None = None
-        self.looked_back: bool | None = None
-        self.ended = asyncio.Event()
-        self.error: PeerError | None = None
-        frames, sent, received = stream.handshake
-        counters.links_opened += 1
-        counters.frames_sent += frames
-        counters.bytes_sent += sent
-        counters.frames_received += 1
-        counters.bytes_received += received
-        self._stream = stream
-        self._owner = owner
-        self._counters = counters
-        self._queue = queue
-        self._encode = encode
-        self._epoch_bytes_max = epoch_bytes_max
-        self._budgets = budgets
-        self.conduct = budgets.of(stream.source, self.peer, asyncio.get_running_loop().time())
-        self._wake = asyncio.Event()
-        self._contents_wake = asyncio.Event()
-        self._has_contents = False
-        """Has it had its second stream?"""
-        self._is_expelled = self._is_leaving = False
-        self._closing: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._answering = Answering(owner.pull_answer, owner.failed)
-        self._writer: asyncio.Task[str] | None = None
-        self._told: FrontierDigest | None = None
-        self._heard: FrontierDigest | None = None
-        """The last digests of frontiers, of both sides."""
-        self._pulls = 0
-        self._is_pulling = False
-        self._assembly = Assembly(epoch_bytes_max)
+    hello: Hello
+    _stream: Stream
+    _owner: Owner
+    _counters: LinkCounters
+    _queue: SendQueue
+    _encode: Callable[[LinkMessage], list[bytes]]
+    _budgets: Budgets
+    _epoch_bytes_max: int = EPOCH_BYTES_MAX
+    opened_at: float = field(default_factory=time.time)
+    has_outlived_dial: bool = False
+    seen: Seen | None = None
+    looked_back: bool | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    error: PeerError | None = None
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _contents_wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _has_contents: bool = False
+    """Has it had its second stream?"""
+    _is_expelled: bool = False
+    _is_leaving: bool = False
+    _closing: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    _writer: asyncio.Task[str] | None = None
+    _told: FrontierDigest | None = None
+    _heard: FrontierDigest | None = None
+    """The last digests of frontiers, of both sides."""
+    _pulls: int = 0
+    _is_pulling: bool = False
+
+    def __post_init__(self) -> None:
+        self.peer = self.hello.member.origin
+        self.is_dialled = self._stream.is_dialled
+        self.source, self.token = self._stream.source, self._stream.token
+        frames, sent, received = self._stream.handshake
+        self._counters.links_opened += 1
+        self._counters.frames_sent += frames
+        self._counters.bytes_sent += sent
+        self._counters.frames_received += 1
+        self._counters.bytes_received += received
+        self.conduct = self._budgets.of(self.source, self.peer, asyncio.get_running_loop().time())
+        self._answering = Answering(self._owner.pull_answer, self._owner.failed)
+        self._assembly = Assembly(self._epoch_bytes_max)
 
     def send(self, message: LinkMessage) -> None:
         if self._closing.done():

@@ -16,7 +16,7 @@ Shapes: F coefficients, E numbers of an epoch (subspace.py).
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -131,26 +131,26 @@ class _Steps:
     told: dict[int, _Heard] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Stepwise:
-    """Coefficients by steps, each by an optimiser or, without one, as it was told. unit: see `PlainSum`."""
+    """Coefficients by steps, each by an optimiser or, without one, as it was told. unit: see `PlainSum`. defaults:
+    how many times its default the learning rate is."""
 
-    def __init__(
-        self,
-        unit: float,
-        reader: Reader,
-        factor: Factor,
-        optimiser: Adam | None,
-        shelf: Shelf,
-        run: RunSettings,
-        defaults: float = 1.0,
-    ) -> None:
-        """defaults: how many times its default the learning rate is."""
-        self.unit = unit
-        self._defaults = defaults
-        self._reader = reader
-        self._size = reader.subspace.size
-        self._factor = factor
-        self._optimiser = optimiser
+    unit: float
+    _reader: Reader
+    _factor: Factor
+    _optimiser: Adam | None
+    _shelf: Shelf
+    run: InitVar[RunSettings]
+    _defaults: float = 1.0
+    _epochs: dict[int, _Steps] = field(default_factory=dict)
+    _places: dict[int, Shelved] = field(default_factory=dict)
+    """The epochs that were put aside, and where they are."""
+    _final: set[int] = field(default_factory=lambda: {-1})
+    """The epochs for which nothing more can come, so that what they leave is known."""
+
+    def __post_init__(self, run: RunSettings) -> None:
+        self._size = self._reader.subspace.size
         self._refresh_period = run.seedflood.refresh_period
         self._stop_epochs = run.seedflood.stop_epochs
         self._steps_of_run = run.steps
@@ -160,12 +160,6 @@ class Stepwise:
         self._told_in_turn = run.clients * (run.seedflood.local_steps if turn_rounds > 1 else 1)
         self._least = BLOCK_MIN * turn_rounds
         self._block = max(self._least, block_length(self._refresh_period, run.steps))
-        self._shelf = shelf
-        self._epochs: dict[int, _Steps] = {}
-        self._places: dict[int, Shelved] = {}
-        """The epochs that were put aside, and where they are."""
-        self._final = {-1}
-        """The epochs for which nothing more can come, so that what they leave is known."""
 
     def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
