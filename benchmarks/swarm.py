@@ -25,7 +25,6 @@ from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from benchmarks.processes import Cluster, Facts, NodeProcess, moment, ring
 from seedflood.cluster.ports import reserve_ports
 from seedflood.cluster.topology import make_topology
-from seedflood.training.files import TRAIN_FILE, VALIDATION_FILE
 from seedflood.training.sources import read_data
 
 SEEDS = (1, 2, 3)
@@ -176,8 +175,8 @@ def _write_texts(shared: Path, folder: Path) -> Path:
     folder.mkdir()
     splits = read_data(str(shared / "data" / "imdb"))
     train, validation = splits.train.rows, splits.validation.rows
-    for name, rows in ((TRAIN_FILE, train[:TRAIN_REVIEWS]), (VALIDATION_FILE, validation[:VALIDATION_REVIEWS])):
-        (folder / name).write_text("".join(f"{json.dumps(row.columns)}\n" for row in rows))
+    for name, rows in (("train", train[:TRAIN_REVIEWS]), ("validation", validation[:VALIDATION_REVIEWS])):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row.columns)}\n" for row in rows))
     return folder
 
 

@@ -17,10 +17,11 @@ from seedflood import durable
 from seedflood.config import ObjectiveSettings
 from seedflood.config.run import TaskName
 from seedflood.errors import DataError, UsageError
-from seedflood.training.files import TRAIN_FILE, VALIDATION_FILE
 from seedflood.training.randomness import derive_key, permutation
 from seedflood.training.rows import Row
 from seedflood.training.tasks import read_rows
+
+TRAIN_FILE, VALIDATION_FILE = "train.jsonl", "validation.jsonl"
 
 
 @dataclass(frozen=True, slots=True)

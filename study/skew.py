@@ -9,11 +9,10 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from seedflood.config import ObjectiveSettings
-from seedflood.training.files import TRAIN_FILE, VALIDATION_FILE
 from seedflood.training.formats import PromptFormat, choose_format
 from seedflood.training.randomness import blocks, derive_key
 from seedflood.training.sources import read_data
-from study.rows import write_rows
+from study.rows import TRAIN_FILE, VALIDATION_FILE, write_rows
 
 SKEW_UNIT = 1 << 16
 """A concentration is rounded to units of 2^-16, for the urn."""

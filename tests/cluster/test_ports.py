@@ -16,7 +16,7 @@ def only(monkeypatch):
 
     def narrow(first: int) -> None:
         monkeypatch.setattr(ports, "LOWEST", first)
-        monkeypatch.setattr(ports, "_first_ephemeral", lambda: first + 20)
+        monkeypatch.setattr(ports, "EPHEMERAL", first + 20)
 
     return narrow
 
@@ -34,7 +34,7 @@ def test_they_are_different_and_lie_below_those_that_the_kernel_hands_out() -> N
     found = reserve_ports(50)
     assert len(set(found)) == 50
     assert min(found) >= ports.LOWEST
-    assert max(found) < ports._first_ephemeral()
+    assert max(found) < ports.EPHEMERAL
 
 
 def test_a_port_that_is_listened_on_is_not_given(only) -> None:
@@ -52,7 +52,7 @@ def test_a_port_is_not_given_again_to_this_process_or_another_one_though_nobody_
     assert mine not in reserve_ports(20)
     program = (
         "from seedflood.cluster import ports\n"
-        f"ports.LOWEST, ports._first_ephemeral = {mine}, lambda: {mine} + 20\n"
+        f"ports.LOWEST, ports.EPHEMERAL = {mine}, {mine} + 20\n"
         "print(*ports.reserve_ports(20))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -3,11 +3,9 @@
 import random
 import socket
 from itertools import islice
-from pathlib import Path
 
-LOWEST = 10_000
-EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
-EPHEMERAL_DEFAULT = 32_768
+LOWEST, EPHEMERAL = 10_000, 32_768
+"""The kernel hands out ports from the latter on, unless it is told otherwise."""
 
 
 def reserve_ports(count: int) -> list[int]:
@@ -17,7 +15,7 @@ def reserve_ports(count: int) -> list[int]:
     They lie outside of the ephemeral range: the kernel gives those to anyone who asks for any port, as `[node] http`
     may.
     """
-    candidates = list(range(LOWEST, _first_ephemeral()))
+    candidates = list(range(LOWEST, EPHEMERAL))
     random.shuffle(candidates)
     return list(islice(filter(_reserve, candidates), count))
 
@@ -34,11 +32,3 @@ def _reserve(port: int) -> bool:
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.detach()
     return True
-
-
-def _first_ephemeral() -> int:
-    try:
-        first = int(EPHEMERAL.read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return EPHEMERAL_DEFAULT
-    return first if first > LOWEST + 1000 else EPHEMERAL_DEFAULT

@@ -9,10 +9,6 @@ from collections.abc import Iterable
 
 from seedflood.protocol.frontier import Held
 
-_SIGNS = bytes(128) + b"\xff" * 128
-"""For each value of a byte of a number in two's complement: what all bytes above it are, if they only repeat its
-sign."""
-
 
 def pack(raw: bytes) -> bytes:
     """Compresses coefficients. They are small numbers in eight bytes each, so zlib's fastest level halves them."""
@@ -40,16 +36,7 @@ def unpack(packed: bytes, size: int) -> bytes:
 
 
 def are_within(coefficients: bytes, limit: int) -> bool:
-    """Is each integer at most `limit` away from 0? coefficients: little-endian int64.
-
-    The numbers of a sum are nearly always far below the limit. Then a look at their upper bytes is enough, and many
-    times as fast: if a number fits into k bytes, all bytes above them repeat its sign.
-    """
-    k = min(limit.bit_length() // 8, 7)  # 2^(8k-1) is not above the limit
-    if k:
-        signs = coefficients[k - 1 :: 8].translate(_SIGNS)
-        if all(coefficients[j::8] == signs for j in range(k, 8)):
-            return True
+    """Is each integer at most `limit` away from 0? coefficients: little-endian int64."""
     numbers = array("q", coefficients)
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -23,10 +23,6 @@ from typing import Any
 from seedflood.errors import DataError
 from seedflood.training.rows import Reader, Row, Table, rows_in_memory
 
-TRAIN_FILE = "train.jsonl"
-VALIDATION_FILE = "validation.jsonl"
-"""What the project itself writes."""
-
 SPLIT_WORDS = {
     "train": ("train", "training", "trainset"),
     "validation": ("validation", "valid", "val", "valset", "dev", "devset", "eval", "evaluation"),

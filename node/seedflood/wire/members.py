@@ -1,6 +1,7 @@
 """Statements of members."""
 
 import re
+from dataclasses import fields
 
 from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, INCARNATION_MAX, NEIGHBOURS_MAX, Member
@@ -10,21 +11,12 @@ from seedflood.wire.columns import SIGNATURE_BYTES, check
 KEY_BYTES = 32
 
 _NAME = re.compile(NAME_PATTERN)
+_FIELDS = [one.name for one in fields(Member) if one.init]
+"""They have the same names on the wire."""
 
 
 def member_to_wire(member: Member) -> pb.Member:
-    return pb.Member(
-        public_key=member.public_key,
-        name=member.name,
-        incarnation=member.incarnation,
-        version=member.version,
-        neighbours=member.neighbours,
-        first_step=member.first_step,
-        last_step=member.last_step,
-        signature=member.signature,
-        hop_milliseconds=member.hop_milliseconds,
-        algorithm=member.algorithm,
-    )
+    return pb.Member(**{name: getattr(member, name) for name in _FIELDS})
 
 
 def member_from_wire(wire: pb.Member) -> Member:
@@ -37,15 +29,5 @@ def member_from_wire(wire: pb.Member) -> Member:
     check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
     check(len(wire.algorithm) <= ALGORITHM_BYTES_MAX, f"more than {ALGORITHM_BYTES_MAX} bytes of an algorithm")
     check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
-    return Member(
-        wire.public_key,
-        wire.name,
-        wire.incarnation,
-        wire.version,
-        tuple(wire.neighbours),
-        wire.first_step,
-        last_step,
-        wire.hop_milliseconds,
-        wire.algorithm,
-        wire.signature,
-    )
+    told = {name: getattr(wire, name) for name in _FIELDS}
+    return Member(**told | {"neighbours": tuple(wire.neighbours), "last_step": last_step})

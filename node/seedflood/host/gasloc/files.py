@@ -128,7 +128,8 @@ class StoredArray(Generic[Item]):
         """Raises OSError if the file is shorter."""
         start, end, _ = part.indices(self._length)
         found: NDArray[Any] = np.empty(max(0, end - start), dtype=self._dtype)
-        _read_all(self._file.number, found.data.cast("B"), start * self._dtype.itemsize)
+        if os.preadv(self._file.number, [found.data.cast("B")], start * self._dtype.itemsize) < found.nbytes:
+            raise OSError("the file is shorter than it was")
         return found
 
 
@@ -210,11 +211,3 @@ def _write_all(descriptor: int, data: memoryview | bytes, offset: int) -> None:
     while left:
         written = os.pwrite(descriptor, left, offset)
         left, offset = left[written:], offset + written
-
-
-def _read_all(descriptor: int, into: memoryview, offset: int) -> None:
-    while into:
-        got = os.preadv(descriptor, [into], offset)
-        if not got:
-            raise OSError("the file is shorter than it was")
-        into, offset = into[got:], offset + got

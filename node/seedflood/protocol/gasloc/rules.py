@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seedflood.errors import ConfigError
 from seedflood.protocol.swarm.rules import Patience, SwarmRules
 
 Matching = Literal["one", "two", "full"]
@@ -32,8 +31,6 @@ class GaslocRules(SwarmRules):
     content_bytes_max, copy_bytes_max: of the parameters as they travel, and of a checkpoint.
 
     fresh_rounds: whoever joins up to this round begins with the base model, later with a copy of a neighbour.
-
-    Raises ConfigError for what makes no run.
     """
 
     run_seed: int = 0
@@ -46,16 +43,6 @@ class GaslocRules(SwarmRules):
     content_bytes_max: int = 1 << 32
     copy_bytes_max: int = 1 << 34
     fresh_rounds: int = 2
-
-    def __post_init__(self) -> None:
-        if self.local_steps < 1 or self.steps % self.local_steps:
-            raise ConfigError(f"steps ({self.steps}) must be a multiple of local_steps ({self.local_steps}).")
-        if not 0 <= self.gamma < 1:
-            raise ConfigError("gamma must be at least 0 and below 1.")
-        if not 0 <= self.delay_steps <= self.local_steps:
-            raise ConfigError(f"delay_steps must be between 0 and local_steps ({self.local_steps}).")
-        if not 0 < len(self.encoding.encode()) <= ENCODING_BYTES_MAX:
-            raise ConfigError(f"an encoding is named by 1 to {ENCODING_BYTES_MAX} bytes.")
 
     @property
     def training_rounds(self) -> int:
