@@ -35,7 +35,7 @@ TIDY_WORK = 1024
 
 
 class BundleJournal(Journal):
-    """`BundleJournal.open`, then `append`, `commit`, `replay`, `read_missing`; `close`."""
+    """`BundleJournal.open`, then what the drivers of `host` want of a journal (`host/seedflood/seams`); `close`."""
 
     def __init__(self, store: Store, refresh_period: int) -> None:
         super().__init__(store)
@@ -63,12 +63,9 @@ class BundleJournal(Journal):
         """Bundles that sums replaced and that may not be deleted yet: (frontier, first step, last step)."""
 
     def append(self, bundles: Sequence[Bundle], members: Iterable[Member] = (), *, durable: bool) -> int:
-        """Adds to the open group. durable: the group is on the disk before this returns.
-
-        Returns how many bundles were new. Bundles that are there already are skipped, and so are statements older than
-        those that are there. A bundle that differs from the one with the same origin and step raises JournalError:
-        callers must catch equivocation before.
-        """
+        """Bundles that are there already are skipped, and so are statements older than those that are there. A bundle
+        that differs from the one with the same origin and step raises JournalError: callers must catch equivocation
+        before."""
         self._inventory = None
         with self._store.writing(durable=durable):
             new = self._bundles.add(bundles)
@@ -100,8 +97,7 @@ class BundleJournal(Journal):
         return self._survey.inventory
 
     def replay(self) -> Iterator[Bundle]:
-        """All bundles that are not in a sum, as a stream: strand by strand, in the order in which strands were
-        begun."""
+        """Strand by strand, in the order in which strands were begun."""
         covered = {epoch: Frontier(held) for epoch, held in self._sums.frontiers().items()}
         for bundle in self._bundles.replay():
             frontier = covered.get(bundle.step // self._refresh_period)
@@ -109,16 +105,13 @@ class BundleJournal(Journal):
                 yield bundle
 
     def closed_epochs(self) -> Iterator[ClosedEpoch]:
-        """All epochs that are kept as sums."""
         return map(self._sums.get, self._sums.frontiers())
 
     def find(self, origin: OriginId, step: int) -> Bundle | None:
-        """The bundle that begins with this step, unless a sum has taken its place."""
         bundle = self._bundles.find(origin, step)
         return bundle if bundle is not None and self._is_single(bundle) else None
 
     def overlapping(self, bundle: Bundle) -> Iterator[Bundle]:
-        """The bundles of the same origin, but those in sums, that cover one of the steps that this one covers."""
         for one in self._bundles.read(bundle.origin, bundle.first_covered, STEP_MAX):
             if one.first_covered <= bundle.last and self._is_single(one):
                 yield one
@@ -126,7 +119,6 @@ class BundleJournal(Journal):
                 return
 
     def cut(self, spans: Sequence[Span]) -> list[Bundle]:
-        """Deletes all bundles of these steps, durably, unless a sum has taken their place. Returns them."""
         self._store.commit()  # what fails below undoes nothing else
         self._inventory = None
         with self._store.writing(durable=True):
@@ -138,7 +130,6 @@ class BundleJournal(Journal):
         return not covered.holds(bundle.origin, bundle.step)
 
     def adopt(self, closed: ClosedEpoch) -> list[Bundle]:
-        """Replaces bundles by a neighbour's sum, durably. Returns those bundles of the epoch that it does not cover."""
         assert Frontier(closed.frontier).covers(self._sums.frontier(closed.epoch)), "this would lose updates"
         steps = steps_of(closed.epoch, self._refresh_period)
         self._store.commit()  # what fails below undoes nothing else
@@ -148,10 +139,7 @@ class BundleJournal(Journal):
             return self._bundles.thin(closed.frontier, *steps)
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Replaces the bundles of an epoch by our sum, if that takes less space. Returns how many it replaced.
-
-        Another sum is always replaced: neighbours must be told the frontier of this one.
-        """
+        """Another sum is always replaced: neighbours must be told the frontier of this one."""
         first, last = steps_of(closed.epoch, self._refresh_period)
         covered = stretches(closed.frontier, first, last)
         size = len(encode_frontier(closed.epoch, closed.frontier)) + len(closed.coefficients)
@@ -169,11 +157,8 @@ class BundleJournal(Journal):
         return self._bundles.count(covered)
 
     def read_missing(self, frontier: Iterable[Held], limit: int = 1024) -> Iterator[ClosedEpoch | list[Bundle]]:
-        """What the frontier lacks: sums by epoch, and before each sum the bundles of earlier epochs, per origin by
-        step. A peer that is cut off in between then holds one range per origin, not one per sum.
-
-        Bundles come in batches of up to `limit`. An empty batch means that a long search has found nothing yet.
-        """
+        """Sums by epoch, and before each sum the bundles of earlier epochs, per origin by step. A peer that is cut off
+        in between then holds one range per origin, not one per sum."""
         asked = Frontier(frontier)
         known = Frontier(asked.held())
         known.add_held(self._sums.all().held())
