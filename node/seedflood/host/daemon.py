@@ -9,6 +9,7 @@ appears.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -51,59 +52,53 @@ LINKS_MIN = 64
 _log = structlog.stdlib.get_logger("seedflood")
 
 
+@dataclass(eq=False)
 class Daemon(Owner):
     """One node of one run. `start` it, await `ended`, `close` it.
 
     ended: done when the run is over or `drain` was called. It holds the exception if a fault ended the daemon.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        identity: Identity,
-        engine: Engine,
-        compute: ComputeThread,
-        console: Console,
-        loop: asyncio.AbstractEventLoop,
-        enrolment: Enrolment,
-    ) -> None:
-        self.settings = settings = stage.settings
-        self.position = stage.position
-        node = settings.node
-        self.identity = identity
-        self.loop = loop
-        self.hub = hub = console.hub
-        self.tell = hub.tell
-        self._console = console
-        self.enrolment = enrolment
+    _stage: Stage
+    identity: Identity
+    engine: Engine
+    _compute: ComputeThread
+    _console: Console
+    loop: asyncio.AbstractEventLoop
+    enrolment: Enrolment
+    result: dict[str, Any] | None = None
+    port: int = 0
+    _timer: asyncio.TimerHandle | None = None
+    _dialled: set[str] = field(default_factory=set)
+    _mismatches: set[str] = field(default_factory=set)
+    _stay_until: float | None = None
+    """When we end, at the latest, after our result was told, if relays take part."""
+    _was_linked: bool = False
+    _was_ready: bool = False
+    _is_removed: bool = False
+    is_compute_idle: bool = True
+
+    def __post_init__(self) -> None:
+        self.settings, self.position = self._stage.settings, self._stage.position
+        self.hub = self._console.hub
+        self.tell = self.hub.tell
         self.gate = self.enrolment.gate
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self.result: dict[str, Any] | None = None
-        self.port = 0
-        self.engine = engine
-        self._compute = compute
-        self._timer: asyncio.TimerHandle | None = None
-        self._dialled: set[str] = set()
-        self._mismatches: set[str] = set()
-        self._stay_until: float | None = None
-        """When we end, at the latest, after our result was told, if relays take part."""
-        self._was_linked = False
-        self._was_ready = self._is_removed = False
-        self.is_compute_idle = True
-        self._stage = stage
-        self.credentials = Credentials(identity, covers=settings.tls.covers)
-        self.links = self._make_links(stage)
-        incarnation = engine.journal.next_incarnation(at_least=int(time.time()))
-        shell = Shell(identity, self.gate, hub, self.links, self, self.run, self.drive, loop.time)
-        engine.assemble(shell, Member(identity.public_key, node.name, incarnation))
-        self.node, self._driver = engine.node, engine.driver
+        self.ended: asyncio.Future[None] = self.loop.create_future()
+        self.credentials = Credentials(self.identity, covers=self.settings.tls.covers)
+        self.links = self._make_links(self._stage)
+        incarnation = self.engine.journal.next_incarnation(at_least=int(time.time()))
+        shell = Shell(self.identity, self.gate, self.hub, self.links, self, self.run, self.drive, self.loop.time)
+        self.engine.assemble(shell, Member(self.identity.public_key, self.settings.node.name, incarnation))
+        self.node, self._driver = self.engine.node, self.engine.driver
         assert self.node.gate is self.gate or not self.gate.is_closed, (
             "an engine that asks nobody who belongs to the run"
         )
         self._driver.keep_roster = self.enrolment.keep
-        self.handover = Handover(stage, self.node.unended, lambda: self.node.is_forgetful)
-        self.status_source = StatusSource(engine, self.links, self.handover, loop.time, incarnation=incarnation)
-        hub.subject = self.status_source
+        self.handover = Handover(self._stage, self.node.unended, lambda: self.node.is_forgetful)
+        self.status_source = StatusSource(
+            self.engine, self.links, self.handover, self.loop.time, incarnation=incarnation
+        )
+        self.hub.subject = self.status_source
 
     @property
     def address(self) -> str | None:
