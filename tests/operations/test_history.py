@@ -27,8 +27,8 @@ def test_a_full_curve_keeps_means_of_equal_shares():
 
 def test_a_short_curve_is_as_it_was_told():
     curve = Curve(4)
-    curve.add(1, 2.0, 3.0)
-    assert curve.points() == [[1, 2.0, 3.0]]
+    curve.add(1, 2.0)
+    assert curve.points() == [[1, 2.0]]
 
 
 def told(event, level="info", **facts):

@@ -23,12 +23,12 @@ class Curve:
         """points_max: the most points; at least 3."""
         self._full_points = (points_max - 1) // 2 * 2
         """An even number, and at least one less than points_max: the last point may be a mean that is not complete."""
-        self._points: list[tuple[float, list[float]]] = []
+        self._points: list[list[float]] = []
         self._stride = 1
-        self._share: list[tuple[float, list[float]]] = []
+        self._share: list[list[float]] = []
 
-    def add(self, x: float, *values: float) -> None:
-        self._share.append((x, list(values)))
+    def add(self, x: float, value: float) -> None:
+        self._share.append([x, value])
         if len(self._share) < self._stride:
             return
         if len(self._points) == self._full_points:
@@ -40,9 +40,8 @@ class Curve:
             self._share = []
 
     def points(self) -> list[list[float]]:
-        """[x, *means] for each point. The last one may be the mean of fewer samples."""
-        points = [*self._points, _mean(self._share)] if self._share else self._points
-        return [[x, *values] for x, values in points]
+        """[x, mean] for each point. The last one may be the mean of fewer samples."""
+        return [*self._points, _mean(self._share)] if self._share else [*self._points]
 
 
 EVENTS_MAX = 500
@@ -118,6 +117,5 @@ class History:
         del events[:-EVENTS_MAX]
 
 
-def _mean(points: list[tuple[float, list[float]]]) -> tuple[float, list[float]]:
-    columns = zip(*(values for _, values in points), strict=True)
-    return points[-1][0], [sum(column) / len(points) for column in columns]
+def _mean(points: list[list[float]]) -> list[float]:
+    return [points[-1][0], sum(value for _, value in points) / len(points)]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.operations.seedflood.spans import BundleSpans, bundle_spans, frontier_spans, update_spans
+from seedflood.operations.seedflood.spans import bundle_spans, frame_spans, frontier_spans, update_spans
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Update
@@ -49,7 +49,6 @@ def test_nothing_is_an_empty_list():
 
 
 def test_a_frame_that_goes_on_to_several_neighbours_is_told_by_the_same_spans():
-    spans = BundleSpans()
     bundles = [Bundle(origin, 3, ((0, 0),)) for origin in (1, 2)]
-    assert spans(bundles) is spans(tuple(bundles))
-    assert spans(bundles[:1]) == bundle_spans(bundles[:1])
+    assert frame_spans(tuple(bundles)) is frame_spans(tuple(bundles))
+    assert frame_spans(tuple(bundles[:1])) == bundle_spans(bundles[:1])

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any, get_args
 
 from seedflood.operations.hub import TelemetryHub
-from seedflood.operations.seedflood.spans import BundleSpans, frontier_spans, update_spans
+from seedflood.operations.seedflood.spans import frame_spans, frontier_spans, update_spans
 from seedflood.operations.seedflood.trace import trace
 from seedflood.operations.subject import LastClose
 from seedflood.protocol.origin import OriginId, fingerprint
@@ -39,8 +39,6 @@ class SeedfloodObserver:
     def __init__(self, hub: TelemetryHub, find_update: FindUpdate) -> None:
         self._hub = hub
         self._find_update = find_update
-        self._spans_of = BundleSpans()
-        """Used only on the event log's thread."""
         self.figures: dict[str, float] = {}
         """What all hosts told: `loss_of_all_hosts`, the median over origins of the last window."""
         hub.tally.count_updates(get_args(CloseReason))
@@ -55,13 +53,13 @@ class SeedfloodObserver:
         self._hub.noted(event)
 
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
-        hub, spans = self._hub, self._spans_of
+        hub = self._hub
         if source is None:
             hub.tally.originated += count_updates(bundles)
-            hub.write("published", "debug", lambda: {"updates": spans(bundles)})
+            hub.write("published", "debug", lambda: {"updates": frame_spans(tuple(bundles))})
         else:
             name = hub.name(source)
-            hub.write("kept", "debug", lambda: {"from": name, "updates": spans(bundles)})
+            hub.write("kept", "debug", lambda: {"from": name, "updates": frame_spans(tuple(bundles))})
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         name = self._hub.name(source)
@@ -74,8 +72,8 @@ class SeedfloodObserver:
     def sent(self, peer: OriginId, message: Message) -> None:
         match message:
             case Updates(bundles):
-                name, spans = self._hub.name(peer), self._spans_of
-                self._hub.write("sent", "debug", lambda: {"to": name, "updates": spans(bundles)})
+                name = self._hub.name(peer)
+                self._hub.write("sent", "debug", lambda: {"to": name, "updates": frame_spans(bundles)})
 
     def applied(self, window: ClosedWindow) -> None:
         hub, (first, last) = self._hub, window.steps

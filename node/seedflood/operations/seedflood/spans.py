@@ -4,7 +4,7 @@ A span is [origin, first step, last step], with a fourth number if the origin sk
 busy swarm they are most of the event log's cost, so those of a frame that goes to several neighbours are made once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from seedflood.protocol.frontier import Held
@@ -16,23 +16,13 @@ Span = list[str | int]
 _name = lru_cache(maxsize=ORIGINS_REMEMBERED)(fingerprint)
 
 
-class BundleSpans:
-    """The spans of bundles, and of the same bundles once more those that were made before."""
-
-    def __init__(self) -> None:
-        self._bundles: Sequence[Bundle] = ()
-        self._spans: list[Span] = []
-
-    def __call__(self, bundles: Sequence[Bundle]) -> list[Span]:
-        bundles = tuple(bundles)
-        if bundles != self._bundles:  # fast: identities are compared first, and forwarding passes the same objects on
-            self._bundles, self._spans = bundles, bundle_spans(bundles)
-        return self._spans
-
-
 def bundle_spans(bundles: Iterable[Bundle]) -> list[Span]:
     """In order of arrival."""
     return _joined((one.origin, one.step, one.last, one.skipped) for one in bundles)
+
+
+frame_spans = lru_cache(maxsize=1)(bundle_spans)
+"""The same of a tuple, which is remembered."""
 
 
 def update_spans(updates: Iterable[Update]) -> list[Span]:
