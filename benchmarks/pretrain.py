@@ -92,7 +92,7 @@ class Course:
 
 def run(parts: Sequence[str] = ()) -> dict[str, Metric]:
     """parts: of `PARTS`; without, all."""
-    adamw = WorkerSettings("AdamW", ADAMW_RATE, schedule=Schedule("cosine", WARMUP_STEPS, STEPS))
+    adamw = WorkerSettings("AdamW", ADAMW_RATE, schedule=Schedule(WARMUP_STEPS, STEPS))
     sgd = [replace(adamw, optimiser="SGD", learning_rate=rate, options={"momentum": 0.9}) for rate in SGD_RATES]
     algorithms = {
         "gasloc": [Algorithm("GASLoC", adamw, outer, gossip) for outer in OUTERS],

@@ -38,7 +38,7 @@ class Workers(Method):
         run, options = problem.run, problem.options
         self._problem = problem
         base = problem.start()
-        schedule = Schedule("cosine", 0, run.steps)
+        schedule = Schedule(0, run.steps)
         settings = WorkerSettings("AdamW", float(options["rate"]), schedule=schedule)
         outer = OuterSettings(float(options["eta"]), float(options["gamma"]), encoding=self.encoding)
         self.workers = []

@@ -8,7 +8,6 @@ from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.checkpoint import is_within
 from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import PLAIN, OuterSettings, Term
-from seedflood.training.gasloc.worker import OPTIMISERS
 
 FULL = OuterSettings(eta=0.8, gamma=0.5, encoding="uint8")
 
@@ -29,7 +28,7 @@ def state(trainer):
     return {name: array.tobytes() for name, array in arrays.items()}, facts
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("optimiser", ["AdamW", "Adam", "SGD"])
 @pytest.mark.parametrize("outer", [PLAIN, FULL])
 def test_a_restored_worker_goes_on_bit_by_bit(tmp_path, outer, optimiser):
     """Through files, in the middle of a round, into trainers that have trained something else meanwhile."""
@@ -139,7 +138,7 @@ def test_arrays_that_do_not_fit_change_nothing(damage, change):
     assert state(trainer) == before
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("optimiser", ["AdamW", "Adam", "SGD"])
 def test_the_state_of_every_optimiser_is_taken_after_a_step_and_before_any(optimiser):
     options = {"momentum": 0.9} if optimiser == "SGD" else {}
     donor, trainer = (trainer_of(1, optimiser=optimiser, options=options) for _ in range(2))

@@ -4,11 +4,10 @@ import pytest
 import torch
 from reference import tiny_base, tiny_settings, tiny_tokenizer
 
-from seedflood.errors import ConfigError, DataError
+from seedflood.errors import DataError
 from seedflood.training.completions import CompletionEncoder
 from seedflood.training.formats import CompletionFormat, TextFormat
 from seedflood.training.gasloc.packing import PackedTask, load_packed, pack, pack_marked, text_batch
-from seedflood.training.models import load_model
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import rows_in_memory
 
@@ -116,11 +115,6 @@ def test_a_run_s_texts_are_packed_by_shards(tmp_path):
     assert (whole.train_ST.shape, half.train_ST.shape) == ((3, 9), (1, 9))
     assert (whole.batch_size, whole.run_seed) == (2, 5)
     assert torch.equal(whole.validation_ST, half.validation_ST)
-
-
-def test_a_task_with_prompts_is_told_what_to_set():
-    with pytest.raises(ConfigError, match='set task = "lm"'):
-        load_packed(tiny_settings(task="embedded"), load_model("embedded").tokenizer)
 
 
 def test_of_prompts_with_completions_the_answers_count_alone():

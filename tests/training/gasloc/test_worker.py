@@ -41,7 +41,7 @@ def plain_training(module, task, origin, steps, settings):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_local_steps_are_those_of_a_plain_loop(family, seed):
-    task, schedule = packed_task(seed=seed), Schedule("cosine", 2, 8)
+    task, schedule = packed_task(seed=seed), Schedule(2, 8)
     settings = WorkerSettings(learning_rate=1e-2, weight_decay=0.2, schedule=schedule, options={"eps": EPSILON})
     module = tiny_model(family, seed=seed)
     losses = plain_training(module, task, 4, 8, settings)

@@ -36,7 +36,7 @@ def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> W
     said, is_cuda = run.gasloc, base.device.type == "cuda"
     return WorkerSettings(
         learning_rate=said.learning_rate,
-        schedule=Schedule("cosine", run.steps // 10 if said.initial == "random" else 0, run.steps),
+        schedule=Schedule(run.steps // 10 if said.initial == "random" else 0, run.steps),
         micro_batch=node.micro_batch,
         is_bfloat16=node.dtype == "bfloat16" or (node.dtype == "auto" and is_cuda and torch.cuda.is_bf16_supported()),
         is_checkpointed=node.saves_memory,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from seedflood.config import RunSettings
-from seedflood.errors import ConfigError, DataError
+from seedflood.errors import DataError
 from seedflood.training import randomness
 from seedflood.training.encoding import TextEncoder
 from seedflood.training.formats import TextFormat
@@ -131,13 +131,9 @@ def load_packed(
     if isinstance(encoder, TextEncoder):
         form, length = TextFormat(encoder.template), settings.objective.max_length
         packed = [pack(rows, tokenizer, length, form=form) for rows in parts]
-    elif isinstance(encoder, MarkedEncoder):
-        packed = [pack_marked(rows, encoder) for rows in parts]
     else:
-        raise ConfigError(
-            f'GASLoC learns texts, and task "{settings.objective.task}" has labels: set task = "lm", "completion" or '
-            '"chat".'
-        )
+        assert isinstance(encoder, MarkedEncoder), "a task with labels, which [run.gasloc] refuses"
+        packed = [pack_marked(rows, encoder) for rows in parts]
     facts = task.describe()
     if isinstance(encoder, TextEncoder):
         facts["cut"] = 0  # what does not fit into a row goes on in the next

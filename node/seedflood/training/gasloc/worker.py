@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,13 +28,6 @@ from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Batches
 from seedflood.training.stacks import checkpointed, layers_of
-
-OptimiserName = Literal["AdamW", "Adam", "SGD"]
-OPTIMISERS: Mapping[OptimiserName, Callable[..., torch.optim.Optimizer]] = {
-    "AdamW": torch.optim.AdamW,
-    "Adam": torch.optim.Adam,
-    "SGD": torch.optim.SGD,
-}
 
 GRADIENT_NORM_MAX = 1.0
 """The whole gradient of a step is scaled down to this norm if it is larger."""
@@ -49,11 +42,11 @@ class WorkerSettings:
     by layer): each host chooses for itself.
     """
 
-    optimiser: OptimiserName = "AdamW"
+    optimiser: str = "AdamW"
     learning_rate: float = 1e-3
     weight_decay: float = 0.1
     options: Mapping[str, Any] = field(default_factory=dict)
-    schedule: Schedule = field(default_factory=lambda: Schedule("constant", 0, 1))
+    schedule: Schedule = field(default_factory=lambda: Schedule(0, 1, floor=1.0))
     micro_batch: int | None = None
     is_bfloat16: bool = False
     is_checkpointed: bool = False
@@ -95,8 +88,8 @@ class Worker:
             for group, decay in zip(self.flat.groups(), (settings.weight_decay, 0.0), strict=True)
             if group.numel()
         ]
-        options = {"fused": True, **settings.options}
-        self.optimiser = OPTIMISERS[settings.optimiser](groups, lr=settings.learning_rate, **options)
+        make: Callable[..., torch.optim.Optimizer] = getattr(torch.optim, settings.optimiser)
+        self.optimiser = make(groups, lr=settings.learning_rate, **{"fused": True, **settings.options})
 
     def take_steps(self, count: int) -> LocalSteps:
         begun = time.perf_counter()
