@@ -85,6 +85,12 @@ STANDSTILL_SECONDS = 120.0
 """Who has waited for so long is not ready: somebody should look after the run."""
 
 JOURNAL_KEYS = ("bundles", "bytes", "closed_epochs", "records")
+MEMBER_KEYS = ("name", "status", "hop_seconds", "first_step", "last_step", "incarnation", "is_relay")
+REMOVAL_KEYS = ("name", "held", "since", "same", "others", "unreached")
+LINK_KEYS = (
+    *("peer", "address", "bytes_sent", "bytes_received", "pull_bytes_received", "updates_dropped"),
+    *("connected_at", "seen_as", "may_dial_us", "may_be_dialled"),
+)
 
 
 _UNLOADED = {"train": "the model is being loaded", "relay": "it waits for a neighbour that tells what the run is"}
@@ -292,17 +298,10 @@ def _members(members: Sequence[MemberView]) -> list[dict[str, Any]]:
 
 
 def _member(member: MemberView, foremost: int) -> dict[str, Any]:
-    return {
-        "name": member.name,
+    return {key: getattr(member, key) for key in MEMBER_KEYS} | {
         "origin": fingerprint(member.origin),
-        "status": member.status,
         "step": member.mark,
         "lag_steps": 0 if member.is_relay else foremost - member.mark,
-        "hop_seconds": member.hop_seconds,
-        "first_step": member.first_step,
-        "last_step": member.last_step,
-        "incarnation": member.incarnation,
-        "is_relay": member.is_relay,
     }
 
 
@@ -316,34 +315,18 @@ def _roster(view: View) -> dict[str, Any] | None:
 
 
 def _removal(removal: RemovalView) -> dict[str, Any]:
-    return {
-        "name": removal.name,
+    return {key: getattr(removal, key) for key in REMOVAL_KEYS} | {
         "origin": fingerprint(removal.origin),
         "state": "settled" if removal.is_settled else "cut" if removal.is_cut else "frozen",
-        "held": removal.held,
-        "since": removal.since,
         "content": removal.content.hex(),
-        "same": removal.same,
-        "others": removal.others,
-        "unreached": removal.unreached,
     }
 
 
 def _link(link: LinkState, view: View) -> dict[str, Any]:
-    return {
-        "peer": link.peer,
+    return {key: getattr(link, key) for key in LINK_KEYS} | {
         "origin": fingerprint(link.origin) if link.origin is not None else None,
-        "address": link.address,
         "state": "connected" if link.is_connected else "away" if link.address is None else "dialling",
-        "bytes_sent": link.bytes_sent,
-        "bytes_received": link.bytes_received,
-        "pull_bytes_received": link.pull_bytes_received,
-        "updates_dropped": link.updates_dropped,
         "hop_seconds": _round(view.hops.latest.get(link.origin)) if link.origin is not None else None,
-        "seen_as": link.seen_as,
-        "may_dial_us": link.may_dial_us,
-        "may_be_dialled": link.may_be_dialled,
-        "connected_at": link.connected_at,
     }
 
 
