@@ -1,23 +1,5 @@
 """Every error of the project, by whose fault it is.
 
-    SeedfloodError            a fault with one actionable sentence and an exit code
-    ├── ConfigError      78   the operator: peers.toml, environment or flags
-    │   ├── UsageError    2   an argument of a command cannot be used
-    │   ├── ModelError   78   the base model is missing or of an unsupported kind
-    │   └── DataError    78   the training or validation rows cannot be used
-    ├── BindError        69   the listening address cannot be used
-    ├── RouterError      70   no router passes the listening port on to this host
-    ├── JournalError     74   the disk: the journal cannot be read or written
-    │   └── DiskFullError     74  there is no space: the node does not publish until there is
-    ├── InUseError       75   another process uses the state folder
-    ├── SupersededError  75   another process with the key of this node was started later
-    ├── NotRunningError  75   no running node was found
-    ├── UnsettledError   75   hosts do not hold the same yet of one that was removed
-    ├── RunMismatchError 76   every peer that answered belongs to another run
-    ├── RemovedError     77  the operator has taken this host off the roster
-    ├── PeerError        77   them: a peer sent what the protocol does not allow
-    └── DivergenceError  70   us: replicas that hold the same updates differ
-
 The exit codes are those of sysexits(3), so that a supervisor can tell "restart me" from "repair me first".
 """
 
@@ -81,7 +63,8 @@ class JournalError(SeedfloodError):
 
 
 class DiskFullError(JournalError):
-    """There is no space left. Nothing was written; the same write can be tried again once there is space."""
+    """There is no space left. Nothing was written; the same write can be tried again once there is space, and until
+    then the node does not publish."""
 
 
 class InUseError(SeedfloodError):
@@ -109,7 +92,7 @@ class NotRunningError(SeedfloodError):
 
 
 class UnsettledError(SeedfloodError):
-    """Hosts that can be reached do not hold the same of a removed one yet."""
+    """Hosts that can be reached do not hold the same yet of one that was removed."""
 
     exit_code = ExitCode.TRY_AGAIN
 

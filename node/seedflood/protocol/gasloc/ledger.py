@@ -143,11 +143,7 @@ class Ledger:
     def replaced(self) -> list[tuple[OriginId, int]]:
         """No earlier part is to be added any more: other parameters have replaced ours, or ours are final. Returns
         (partner, round) of doubts that are not needed any more."""
-        doubts = self.doubts()
-        for origin, one in doubts:
-            self._accounts[origin].entries.remove(one)
-            self._write(origin)
-        return [(origin, one.round) for origin, one in doubts]
+        return self._forget(self.doubts())
 
     def take_serial(self) -> int:
         """The serial of a checkpoint that is to be written now."""
@@ -156,11 +152,13 @@ class Ledger:
 
     def checkpointed(self, serial: int) -> list[tuple[OriginId, int]]:
         """This checkpoint is durable. Returns (partner, round) of everything that is not needed any more."""
-        done = [(origin, one) for origin, one in self.entries() if 0 < one.serial <= serial]
-        for origin, one in done:
+        return self._forget([(origin, one) for origin, one in self.entries() if 0 < one.serial <= serial])
+
+    def _forget(self, found: list[tuple[OriginId, LedgerEntry]]) -> list[tuple[OriginId, int]]:
+        for origin, one in found:
             self._accounts[origin].entries.remove(one)
             self._write(origin)
-        return [(origin, one.round) for origin, one in done]
+        return [(origin, one.round) for origin, one in found]
 
     def _account(self, partner: OriginId) -> Account:
         return self._accounts.setdefault(partner, Account())
