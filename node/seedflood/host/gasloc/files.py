@@ -10,6 +10,7 @@ Files are read and written piece by piece, and none is mapped, so an exchange ne
 """
 
 import contextlib
+import errno
 import os
 import weakref
 import zlib
@@ -65,7 +66,8 @@ class FileSink:
             if self._file is None:
                 self._file = _Descriptor(self.path, os.O_WRONLY | os.O_CREAT)
             try:
-                _write_all(self._file.number, data, self.held)
+                if os.pwrite(self._file.number, data, self.held) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except OSError:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file.number, self.held)  # another life would take it for received
@@ -204,10 +206,3 @@ def remove(paths: Collection[Path]) -> None:
     for path in paths:
         with disk_errors(path, "remove", "file"):
             path.unlink(missing_ok=True)
-
-
-def _write_all(descriptor: int, data: memoryview | bytes, offset: int) -> None:
-    left = memoryview(data)
-    while left:
-        written = os.pwrite(descriptor, left, offset)
-        left, offset = left[written:], offset + written
