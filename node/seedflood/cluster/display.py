@@ -85,20 +85,14 @@ class LoggedNode:
             case "ready":
                 self.phase, self.has_trained = "training", True
             case "progress":
-                self._progressed(facts)
+                self.phase, self.shown = "training", _shown_of(facts)
+                self.step, self.loss, self.peers = facts["step"], facts.get("loss"), facts["peers"]  # a relay: no loss
+                self.seconds, self.sent_bytes = facts.get("spent_seconds", 0.0), facts.get("sent_bytes", 0)
             case "evaluated" if self.is_first or facts["step"]:  # on the way only the first one evaluates
-                self._evaluated(facts)
+                self.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
+                self.evaluations.append({"run": self.run, "step": facts["step"], **self.figures})
             case "copy under way":
                 self.phase = f"copying, {facts['held'] / max(facts['wanted'], 1):.0%}"
-
-    def _evaluated(self, facts: dict[str, Any]) -> None:
-        self.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
-        self.evaluations.append({"run": self.run, "step": facts["step"], **self.figures})
-
-    def _progressed(self, facts: dict[str, Any]) -> None:
-        self.phase, self.shown = "training", _shown_of(facts)
-        self.step, self.loss, self.peers = facts["step"], facts.get("loss"), facts["peers"]  # a relay has no loss
-        self.seconds, self.sent_bytes = facts.get("spent_seconds", 0.0), facts.get("sent_bytes", 0)
 
     def _go_on(self) -> None:
         """The next run begins."""

@@ -39,6 +39,7 @@ CLOSE_SECONDS = 5.0
 RETRY_SECONDS = 3.0
 """After an error, the writer tries again so much later at the earliest."""
 
+LACKS = "the event log lacks lines"
 BROKEN = "the event log cannot be written and is tried again; the node goes on"
 
 MICROSECONDS = 1_000_000
@@ -144,7 +145,8 @@ class EventLog:
     def _append(self, lines: list[Line]) -> None:
         lost = self.lost
         try:
-            self._put_lines(lines if lost == self._told else [_gap(lost - self._told), *lines])
+            gap = Line(now_microseconds(), LACKS, "warning", {"lines_lost": lost - self._told})
+            self._put_lines(lines if lost == self._told else [gap, *lines])
         except OSError as error:
             if self._file is not None:
                 with contextlib.suppress(OSError):
@@ -195,10 +197,6 @@ class EventLog:
         while written < len(data):
             written += os.write(self._file, data[written:])
         self._size += written
-
-
-def _gap(lines: int) -> Line:
-    return Line(now_microseconds(), "the event log lacks lines", "warning", {"lines_lost": lines})
 
 
 def now_microseconds() -> int:

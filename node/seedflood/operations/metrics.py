@@ -6,7 +6,7 @@ only direct neighbours have their own label. `deploy/METRICS.md` lists them; a t
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate
 from typing import get_args
@@ -21,7 +21,7 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LOADING, LinkState, Subject
 from seedflood.operations.tally import label
-from seedflood.protocol.view import Hops, MemberStatus, RemovalView
+from seedflood.protocol.view import Hops, MemberStatus
 
 LINKS_MAX = 256
 """The most neighbours with their own label. All others share the label "other"."""
@@ -120,7 +120,11 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
         "roster_serial", "Serial of the roster that counts here; 0 if the run is open.", roster.serial if roster else 0
     )
     yield _gauge("roster_hosts", "Hosts that the roster lists and that may link now.", roster.hosts if roster else 0)
-    yield from _removals(roster.removals if roster else ())
+    removals = roster.removals if roster else ()
+    frozen = sum(not one.is_cut for one in removals)
+    yield _gauge("roster_frozen", "Hosts that were removed, and not cut off yet.", frozen)
+    unsettled = sum(one.is_cut and not one.is_settled for one in removals)
+    yield _gauge("roster_unsettled", "Hosts that were cut off, and of which updates lack that count.", unsettled)
     standing = roster.contradicted if roster else 0
     yield _gauge("roster_contradicted", "Ranges of steps that compacted epochs hold against a cut.", standing)
     yield _hops(view.hops)
@@ -131,13 +135,6 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     yield _gauge("catchup_lag_bytes", "Bytes that it lacks of a copy of a neighbour's replica; 0 after that.", copied)
     yield _gauge("journal_bytes", "Size of the journal on the disk.", journal["bytes"])
     yield _gauge("disk_full", "The disk of the journal is full: nothing is published.", subject.is_disk_full)
-
-
-def _removals(removals: Sequence[RemovalView]) -> Iterator[Metric]:
-    frozen = sum(not one.is_cut for one in removals)
-    lacking = sum(one.is_cut and not one.is_settled for one in removals)
-    yield _gauge("roster_frozen", "Hosts that were removed, and not cut off yet.", frozen)
-    yield _gauge("roster_unsettled", "Hosts that were cut off, and of which updates lack that count.", lacking)
 
 
 def _hops(hops: Hops) -> Metric:

@@ -169,7 +169,7 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
     """The whole status."""
     hub.look()
     subject, view, links = hub.subject, hub.subject.view(), hub.subject.link_states()
-    reason = why_not_ready(hub)
+    reason, pulled = why_not_ready(hub), view.catching_up
     return {
         "node": _node(hub),
         "state": describe_state(hub),
@@ -178,7 +178,7 @@ def describe(hub: TelemetryHub) -> dict[str, Any]:
         "progress": _progress(hub, view, links),
         "figures": {name: value if math.isfinite(value) else None for name, value in view.figures.items()},
         "words": dict(view.words),
-        "catching_up": _catching_up(view),
+        "catching_up": asdict(pulled) | {"donor": _name(pulled.donor, view)} if pulled is not None else None,
         "blockers": [
             describe_blocker(one, view.now, is_closed=view.roster is not None) for one in view.blockers[:BLOCKERS_SHOWN]
         ],
@@ -259,13 +259,6 @@ def _window(hub: TelemetryHub, view: View) -> dict[str, Any]:
             "bound_seconds": window.bound_seconds,
         }
     return opened | {"last_close": _last_close(view, close) if close is not None else None}
-
-
-def _catching_up(view: View) -> dict[str, Any] | None:
-    pulled = view.catching_up
-    if pulled is None:
-        return None
-    return asdict(pulled) | {"donor": _name(pulled.donor, view)}
 
 
 def _spell_progress(pulled: CatchingUp) -> str:

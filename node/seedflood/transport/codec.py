@@ -273,7 +273,9 @@ def _from_wire(frame: pb.Frame, run_id: bytes) -> LinkMessage | None:
         case "epoch_part":
             return _epoch_part_from_wire(frame.epoch_part)
         case "algorithm":
-            return _checked_opaque(frame.algorithm)
+            check(frame.algorithm != b"", "an empty message of an algorithm")
+            check(len(frame.algorithm) <= OPAQUE_BYTES_MAX, f"a message of more than {OPAQUE_BYTES_MAX} bytes")
+            return Opaque(frame.algorithm)
         case "ping":
             check(math.isfinite(frame.ping.sent_at), "sent_at is not finite")
             return Ping(frame.ping.sent_at)
@@ -292,12 +294,6 @@ def _from_wire(frame: pb.Frame, run_id: bytes) -> LinkMessage | None:
             return Seen(plain(frame.seen.address, REASON_CHARACTERS_MAX), frame.seen.is_reachable)
         case _:
             return None
-
-
-def _checked_opaque(data: bytes) -> Opaque:
-    check(data != b"", "an empty message of an algorithm")
-    check(len(data) <= OPAQUE_BYTES_MAX, f"a message of more than {OPAQUE_BYTES_MAX} bytes")
-    return Opaque(data)
 
 
 def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:

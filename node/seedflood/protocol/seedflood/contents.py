@@ -56,7 +56,7 @@ class Contents:
         for bundle in bundles:
             epoch = bundle.step // self._period
             blocks, name = self._blocks.get(epoch, {}), (bundle.origin, epoch, bundle.step // BLOCK_STEPS)
-            rest = blocks.pop(name, 0) - _ONE - _fingerprint(bundle)
+            rest = blocks.pop(name, 0) - _ONE - int.from_bytes(bundle.signature[FINGERPRINT], "big")
             if rest >= _ONE:
                 blocks[name] = rest
 
@@ -120,7 +120,3 @@ class Contents:
 def _told(digest: int) -> tuple[int, bytes]:
     count, fingerprints = divmod(digest, _ONE)
     return count, fingerprints.to_bytes(FINGERPRINTS_BYTES, "big")
-
-
-def _fingerprint(bundle: Bundle) -> int:
-    return int.from_bytes(bundle.signature[FINGERPRINT], "big")

@@ -56,12 +56,8 @@ class Node(Swarm[Outputs]):
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.applied, self.closings, self.certificates = holdings.applied, holdings.closings, holdings.certificates
         self.contents = holdings.contents
-        self.donors, self.inquiry, self.watch, self.ends = (
-            exchange.donors,
-            exchange.inquiry,
-            exchange.watch,
-            exchange.ends,
-        )
+        self.donors, self.inquiry = exchange.donors, exchange.inquiry
+        self.watch, self.ends = exchange.watch, exchange.ends
 
     @property
     def duplicates(self) -> int:

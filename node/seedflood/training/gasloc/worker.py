@@ -15,7 +15,6 @@ Shapes: F numbers of all parameters (flat.py).
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,7 +117,7 @@ class Worker:
         total = torch.zeros((), dtype=torch.float64, device=device)
         with torch.enable_grad(), checkpointed(self._layers):
             for piece in batch.parts(self.settings.micro_batch):
-                with self._precision(device):
+                with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.settings.is_bfloat16):
                     score = objective.measure(self.causal, piece.to(device))
                 loss = score.minimised_sums.sum() / count
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -131,6 +130,3 @@ class Worker:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
-
-    def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
-        return torch.autocast(device.type, dtype=torch.bfloat16) if self.settings.is_bfloat16 else nullcontext()
