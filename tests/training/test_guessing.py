@@ -103,7 +103,7 @@ def test_the_column_of_chats_is_found_if_the_task_is_said(guess):
 def test_completions_that_are_called_good_or_bad_are_not_all_learned_unasked(guess):
     """Rows of KTO."""
     rows = [{"prompt": "a", "completion": "b", "label": one} for one in (True, False)]
-    with pytest.raises(ConfigError, match=r"which do not tell what is learned: .* --task completion"):
+    with pytest.raises(ConfigError, match=r"keep the good ones without it, or learn all of them by --task completion"):
         guess(*rows)
     assert guess(*rows, task="completion") == {}
 
@@ -162,7 +162,7 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
         ([{"text": f"row {n}", "category": f"kind{n % 40}"} for n in range(160)], "has 40 different labels"),
         (
             [{"question": f"Which is {n}?", "choices": ["one", "two"], "answerKey": "AB"[n % 2]} for n in range(8)],
-            r"""which do not tell what .*--task prompted --set 'run.objective.template="{question}\\nLabel:"'""",
+            r"""lists of answers in column "choices", .*'run.objective.template="{question}\\nLabel:"'""",
         ),
         (
             [{"text": "a", "label": -1}, {"text": "b", "label": 1}],

@@ -155,7 +155,7 @@ def _node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
     path = settings.node.state / JOURNAL_FILE
     if settings.run.mode != "seedflood":
         kept = settings.node.export
-        advice = "set [node] export, and the node writes a model when its run ends"
+        advice = "set [node] export and start the node; it writes a model when its run ends, or has ended"
         if kept is not None and kept.exists():
             advice = f"name the model that it has ended with, --model {kept}"
         mode = settings.run.mode

@@ -8,6 +8,7 @@ from seedflood.protocol.view import Blocker
 _CLAUSES: dict[str, str] = {
     "disk full": "its own disk is full",
     "no link": "it has no link with {name}",
+    "start": "{name} have not come yet",
     "donor": "not everything that {name} holds has come yet",
     "former neighbour": "{name} may know what this node said before its journal was lost",
     "own past": "it may not know all that was published with its key before",

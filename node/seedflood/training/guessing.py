@@ -90,8 +90,17 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
     is_prompted = "task" in said or "label_words" in said
     if not is_prompted and (name := _chat_column(columns)):
         return {"task": "chat"} if name == "messages" else {"task": "chat", "label_column": name}
-    is_judged = isinstance(columns.get("label"), bool)  # as good or bad, by rows of KTO
-    if not is_prompted and isinstance(columns.get("prompt"), str) and "completion" in columns and not is_judged:
+    if not is_prompted and columns.keys() >= {"prompt", "completion"}:
+        if isinstance(columns["prompt"], list):
+            raise ConfigError(
+                f"{data} has prompts and completions that are lists of messages: put both into one column, messages, "
+                "which is learned as a chat."
+            )
+        if isinstance(columns.get("label"), bool):
+            raise ConfigError(
+                f'{data} has a "label" that calls completions good or bad: keep the good ones without it, or learn all '
+                "of them by --task completion."
+            )
         return {"task": "completion"}
     if not is_prompted and "instruction" in columns and (answer := _first_of(ANSWERS, columns)):
         context = _first_of(CONTEXTS, columns)
@@ -101,8 +110,13 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
     strings = [name for name, value in columns.items() if isinstance(value, str) and name != label]
     texts = [name for name in strings if _has_spaces(splits, name)] or strings
     text = texts[0] if len(texts) == 1 else next((name for name in TEXTS if name in texts), None)
-    has_choices = any(isinstance(columns.get(name), list | Mapping) for name in CHOICES)  # a prompt cannot show them
-    if label is not None and label in columns and ("template" in said or (text is not None and not has_choices)):
+    if label is not None and label in columns and (text is not None or "template" in said):
+        choices = _first_of(CHOICES, columns)
+        if "template" not in said and choices is not None and isinstance(columns[choices], list | Mapping):
+            raise ConfigError(
+                f'{data} has lists of answers in column "{choices}", which a prompt cannot show: write them into the '
+                f"text of each row, or ask without them by --set 'run.objective.template=\"{{{text}}}\\nLabel:\"'."
+            )
         return _prompted(data, splits, said.get("template") or f"{{{text}}}\nLabel:", label, said)
     if "text" in columns and not is_prompted and label is None:
         return {"task": "lm"}

@@ -146,7 +146,7 @@ class Gasloc(Algorithm):
     @property
     def is_ready(self) -> bool:
         """Does it have parameters of the run, and take part?"""
-        return self.life.is_active or self.life.is_over
+        return self.life.phase not in (Phase.JOINING, Phase.LEFT)
 
     def describe(self, view: View) -> View:
         figures = {**view.figures, **figures_of(self), **self.shown}

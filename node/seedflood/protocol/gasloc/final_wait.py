@@ -72,8 +72,7 @@ class FinalWait:
 
     def _has_unmet(self, now: float) -> bool:
         """Were fewer hosts met than the run has? They are waited for like those that are away."""
-        membership = self._presence.membership
-        met = sum(member.has_spoken for member in membership.all()) + membership.absentees()
+        met = self._presence.membership.taking_part
         return met < self._rules.clients and now < self.wake_at() and not self._have_gone_on
 
     def _end(self, now: float) -> float:

@@ -2,6 +2,7 @@
 
 no link      it joins, and has heard of nobody how far the others are
 donor        it joins, and needs a copy of a neighbour's replica
+start        it waits for the others before the first round
 own replica  it loads its own
 partner      the round waits for the partner, or for its parameters
 outcome      at the end of the run: whether the last exchange with it counts is its to say
@@ -89,6 +90,8 @@ def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:
         return Blocker("own replica", None, "a copy, which is loaded", None, since)
     if donor is not None:
         return Blocker("donor", donor, membership.name(donor), None, since)
-    if node.talk.progress:
+    if node.talk.progress and node.joining.is_copy_needed(node.round):
         return Blocker("donor", None, "a neighbour that has a copy", None, since)
+    if node.talk.progress:
+        return Blocker("start", None, "hosts of the run", None, since)
     return Blocker("no link", None, "any neighbour", None, since)
