@@ -47,7 +47,7 @@ PLANS: Mapping[str, Plan] = {
     "embedded": Plan(3, {"gradient": 200, "two-sided": 400}, run={"task": "embedded", "train_examples": 1024}),
     "tiny-opt": Plan(4, {"gradient": 48, "two-sided": 200}, model="tiny-opt", run=OPT),
     "wide": Plan(4, {"gradient": 48, "two-sided": 50}, model="wide", run=OPT, evaluated=436, seeds=(1,)),
-    "gemma": Plan(2, {"gradient": 24, "two-sided": 48}, model="gemma", run=OPT, evaluated=436, seeds=(1,)),
+    "gemma": Plan(2, {"gradient": 24, "two-sided": 48}, model="gemma", run=OPT, evaluated=436),
 }
 PARTS = tuple(f"{name}/{estimate}" for name, plan in PLANS.items() for estimate in plan.steps)
 

@@ -159,7 +159,7 @@ def test_a_removed_host_that_goes_on_is_heard_by_nobody(window):
     before = max(host.node.frontier.last(world.hosts[4].origin) for host in world.honest)
     judge(world, operator)
     assert {host.node.frontier.last(world.hosts[4].origin) for host in world.honest} == {before}
-    assert sum(world.network.refusals[host.index, 4, "roster"] for host in world.honest) > 0
+    assert sum(world.network.refusals[host.index, 4, "removed"] for host in world.honest) > 0
 
 
 @pytest.mark.parametrize("seed", [1, 2])

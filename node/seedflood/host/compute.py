@@ -20,7 +20,7 @@ class Done(NamedTuple):
     rest: Any = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Compute:
     """The seam of a driver to its model. driver: must be set before the first job.
 

@@ -52,7 +52,7 @@ LINKS_MIN = 64
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Daemon(Owner):
     """One node of one run. `start` it, await `ended`, `close` it.
 

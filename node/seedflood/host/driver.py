@@ -27,7 +27,7 @@ RETRY_SECONDS = 1.0
 """How long to wait between two attempts to write to a full disk."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Driver:
     """One node and the seams around it. compute: takes an order for the compute side and returns at once; orders are
     carried out one after the other, and answered by `answered`. clock: returns monotonic seconds."""

@@ -18,7 +18,7 @@ JOURNAL_SECONDS = 10.0
 """How long the size of the journal is cached: counting reads an index of all bundles."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StatusSource(Subject):
     """is_draining, is_finished: set by the daemon."""
 

@@ -35,7 +35,7 @@ class Way(NamedTuple):
     acceptor: Callable[[Metadata], bytes] | None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Credentials:
     """Mutual TLS at every address that it covers, plain text at the others. The certificate renews itself. handshakes:
     those of TLS that others have begun."""

@@ -61,7 +61,7 @@ FAREWELL_SECONDS = 5.0
 """How long the dialling side waits after its goodbye for the other side to close."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Link:
     """An open link. `run` reads and writes until it ends; all other methods return at once.
 

@@ -51,7 +51,7 @@ class _Kept(NamedTuple):
     cut: list[tuple[OriginId, list[Bundle]]]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SeedfloodDriver(Driver):
     """One node that trains by SeedFlood."""
 

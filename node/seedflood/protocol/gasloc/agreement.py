@@ -21,7 +21,7 @@ from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Agreement:
     """choice, wait: whose replica is taken, and who is waited for before. since: when we came to the end, or began to
     seek the replica of a further author. is_publishing: is our own being encoded? has_result: do we have the replica

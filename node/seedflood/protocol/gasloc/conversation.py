@@ -28,7 +28,7 @@ from seedflood.protocol.swarm.messages import AlgorithmMessage, Opaque
 from seedflood.protocol.swarm.presence import Presence
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Conversation:
     """Talks with the neighbours. where: returns how far we are. progress: how far each of them is, as it says. news:
     how often one of them advanced, or made an offer for a later round. fetch, serve: the two sides of copies."""

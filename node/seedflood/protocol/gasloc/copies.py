@@ -50,7 +50,7 @@ REST_FACTOR = 4
 ASK_SECONDS, or once there is another replica with which we end."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Fetch:
     """The side that wants a copy. wanted: its digest, or `NEWEST`. round: of the copy that is fetched or was adopted.
     is_adopting: it is all here."""

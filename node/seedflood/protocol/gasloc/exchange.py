@@ -27,7 +27,7 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Exchange:
     """One exchange after the other. round: the one that is exchanged, or was last. content: our parameters for it; None
     if none is exchanged. mixed, skipped: how many pairs, in this life. seconds: what the last exchange took. news: how

@@ -21,7 +21,7 @@ LAST_PATIENCES = 2
 is behind goes on with a closing round after its local steps."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FinalWait:
     """round: the one that all are to reach. since: since when we are at the end; those that are away have this time
     once. is_under_way: is anybody waited for now?"""

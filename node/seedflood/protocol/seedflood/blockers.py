@@ -53,7 +53,7 @@ NAMELESS: dict[BlockerKind, str] = {
 _Lack = tuple[str, OriginId | None, int | None]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Blockers:
     """What a node waits for now, and since when. is_disk_full: nothing of ours can be kept."""
 

@@ -22,7 +22,7 @@ from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.swarm.view import stated_edges
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Ending:
     """The last phase of a run. steps: of the run, as far as it goes. since: when it began. is_said: the neighbours were
     told that we need nothing more."""

@@ -38,7 +38,7 @@ from seedflood.protocol.swarm.outputs import Outbox
 from seedflood.protocol.swarm.presence import Presence
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Exchange:
     """Takes SeedFlood's messages, on all links of a node. may_apply_before: returns below which step anything may be
     applied now."""

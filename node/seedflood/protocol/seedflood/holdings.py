@@ -30,7 +30,7 @@ BACK_SECONDS = 10.0
 """Who was missing from no window for so long is back. A slow host is missing from most, and not told of each time."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Holdings:
     """frontier: what is held. heard: the origins of which something new has come since it was last cleared."""
 

@@ -28,7 +28,7 @@ INQUIRY_SECONDS_MIN, INQUIRY_SECONDS_MAX = 4.0, 600.0
 digests."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Inquiry:
     """Finds contradictions."""
 

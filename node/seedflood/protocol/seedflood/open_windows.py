@@ -20,7 +20,7 @@ from seedflood.protocol.swarm.liveness import Liveness
 from seedflood.protocol.swarm.membership import Membership
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class OpenWindows:
     """until_joined: when to stop waiting for hosts that never came. bound: returns how long a bounded window waits, in
     seconds."""

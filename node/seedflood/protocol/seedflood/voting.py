@@ -39,7 +39,7 @@ VOTES_KEY = b"votes"
 _RECORD = struct.Struct(">Q32s32s64sQ")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Voting:
     """misvoting: the hosts, by name, that say another sum than a certificate."""
 

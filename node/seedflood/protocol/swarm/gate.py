@@ -23,7 +23,7 @@ RosterFault = Literal["stranger", "role", "removed"]
 """Why something of a host is not used in a closed run. strangers are on no list; removed: or out of date."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Gate:
     """operator: the operator's public key; None: the run is open. run: its name. roster: the one
     to begin with. calendar: returns the time in unix seconds."""

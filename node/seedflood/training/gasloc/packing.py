@@ -74,7 +74,7 @@ def _rows_of(parts: Sequence[numpy.ndarray[Any, numpy.dtype[numpy.int32]]], leng
     return tokens_N.unfold(0, length, length - 1).contiguous()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PackedTask:
     """Rows of a host for training, rows of the run for validation.
 

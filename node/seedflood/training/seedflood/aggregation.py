@@ -131,7 +131,7 @@ class _Steps:
     told: dict[int, _Heard] = field(default_factory=dict)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Stepwise:
     """Coefficients by steps, each by an optimiser or, without one, as it was told. unit: see `PlainSum`. defaults:
     how many times its default the learning rate is."""
