@@ -261,9 +261,9 @@ def test_who_is_removed_loses_its_link_and_does_not_return(swarm: Swarm) -> None
         swarm.remove(facts["name"])
 
     said, before, after = swarm.attack("removed", facts, meanwhile=remove)
-    assert said["links"] == 1
-    assert json.loads(said["ends"][1])["reason"] == "roster"
-    assert after.gain(before, "seedflood_peer_faults_total roster") == 1
+    assert said["links"] == 2  # the second time it hears the roster, and no more
+    assert json.loads(said["ends"][1])["reason"] == "removed"
+    assert after.gain(before, "seedflood_peer_faults_total removed") == 1
 
 
 @pytest.mark.parametrize("kind", ["forgery", "usurpation", "replay"])
