@@ -362,4 +362,4 @@ def _when(value: object, text: str) -> str:
 
 
 def _compare(gossip_bytes: int | None) -> str:
-    return "" if gossip_bytes is None else f"; exchanging parameters would have cost {decimal(gossip_bytes)}"
+    return f"; exchanging parameters would have cost {decimal(gossip_bytes)}" if gossip_bytes else ""
