@@ -145,8 +145,9 @@ class EventLog:
     def _append(self, lines: list[Line]) -> None:
         lost = self.lost
         try:
-            gap = Line(now_microseconds(), LACKS, "warning", {"lines_lost": lost - self._told})
-            self._put_lines(lines if lost == self._told else [gap, *lines])
+            missing = lost - self._told
+            gap = [Line(now_microseconds(), LACKS, "warning", {"lines_lost": missing})] if missing else []
+            self._put_lines([*gap, *lines])
         except OSError as error:
             if self._file is not None:
                 with contextlib.suppress(OSError):

@@ -51,8 +51,9 @@ class Agreement:
     _sought: set[OriginId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self._patience = self._habits.patience
         self.choice = Choice(self._rules, self._habits.bounds, self._presence, self._pace)
-        self.wait = FinalWait(self._rules, self._habits.patience, self._presence, self._pace, self.choice, self._talk)
+        self.wait = FinalWait(self._rules, self._patience, self._presence, self._pace, self.choice, self._talk)
         self._fetch, self._serve = self._talk.fetch, self._talk.serve
 
     def begin(self, now: float, *, stands: bool) -> None:
@@ -74,13 +75,13 @@ class Agreement:
             self._take_the_chosen(now)
 
     def wake_at(self, now: float) -> float:
-        patient_until = self.since + self._habits.patience.linger_seconds
+        patient_until = self.since + self._patience.linger_seconds
         times = patient_until, self._alone_at, self._end_at, self.choice.wake_at(now)
         return min((one for one in times if one > now), default=float("inf"))
 
     def awaited(self, now: float) -> set[OriginId]:
         """The hosts for which we stay, now that we have the replica with which all end."""
-        return self.choice.awaited(with_away=now < self.since + self._habits.patience.linger_seconds)
+        return self.choice.awaited(with_away=now < self.since + self._patience.linger_seconds)
 
     def published(self, content: Content) -> None:
         """What we hold is encoded."""
@@ -106,7 +107,7 @@ class Agreement:
 
     def _state_ours(self, now: float) -> None:
         """What is in doubt is waited for: if it counts, it is still added."""
-        is_patient = now < self.since + self._habits.patience.linger_seconds
+        is_patient = now < self.since + self._patience.linger_seconds
         if not (self._ledger.doubts() and is_patient):
             self._order_publish()
 
@@ -166,14 +167,12 @@ class Agreement:
     @property
     def _alone_at(self) -> float:
         """Until when we wait for somebody who has the replica with which all end."""
-        return (
-            max(self.since, self._moved_at) + self._habits.patience.start_seconds + self._habits.patience.linger_seconds
-        )
+        return max(self.since, self._moved_at) + self._patience.start_seconds + self._patience.linger_seconds
 
     @property
     def _end_at(self) -> float:
         """Until when we stay for others. Some may still take local steps."""
-        return self.since + self._habits.patience.linger_seconds + self.wait.longest_seconds
+        return self.since + self._patience.linger_seconds + self.wait.longest_seconds
 
     def _finish(self, now: float) -> None:
         """We have it: ends once nobody needs it of us."""

@@ -321,7 +321,7 @@ class Gasloc(Algorithm):
         if self.fetch.is_under_way or (has_waited and self.joining.is_copy_needed(self.round)):
             self.fetch.advance(self.talk.donors(), now)
             if self.joining.is_forsaken(now):
-                self.joining.is_resigned = True
+                self.round = max(self.round, self.talk.swarm_round())  # so that none is sought again at once
                 self._outbox.tell("nobody has a copy: begins with its own parameters", "warning", round=self.round)
                 self._begin(now)
         elif has_waited:

@@ -16,14 +16,13 @@ those of a host that was down, or suspended, or got an old copy of its disk. Who
 
 class Joining:
     """since: when it began. has_parameters: do we have others than the base model's? is_forgetful: do others know of a
-    life of ours that our journal lacks? is_resigned: nobody gave us a copy when our parameters were stale, and they
-    stay."""
+    life of ours that our journal lacks?"""
 
     def __init__(
         self, rules: GaslocRules, patience: Patience, presence: Presence, talk: Conversation, fetch: Fetch
     ) -> None:
         self.since = 0.0
-        self.has_parameters = self.is_forgetful = self.is_resigned = False
+        self.has_parameters = self.is_forgetful = False
         self._rules = rules
         self._patience = patience
         self._presence = presence
@@ -68,7 +67,7 @@ class Joining:
         """Are the others so far ahead that the base model, or what we have, would set them back? At the end of the run
         all get the same. round_: ours."""
         reached, rules = self._talk.swarm_round(), self._rules
-        if reached >= rules.rounds or self.is_resigned:
+        if reached >= rules.rounds:
             return False
         if not self.has_parameters:
             return reached > rules.fresh_rounds
