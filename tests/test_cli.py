@@ -480,6 +480,21 @@ def test_paths_of_a_new_run_begin_here_if_its_hosts_are_here_and_else_in_their_f
 def test_a_new_run_has_the_task_that_its_rows_tell(monkeypatch, capsys, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n{"prompt": "c", "completion": "d"}\n')
     flags = ("--data", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "run"))
-    code, _, _ = run(monkeypatch, capsys, cli.main, "init", "alpha", *flags)
-    assert code == 0
+    code, out, _ = run(monkeypatch, capsys, cli.main, "init", "alpha", *flags)
+    assert (code, "rows.jsonl: task completion" in out) == (0, True)
     assert 'task = "completion"' in (tmp_path / "run/alpha/peers.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "task"),
+    [((), None), (("--task", "lm"), "lm"), (("--mode", "gasloc"), "lm"), (("--set", "run.objective.task=lm"), "lm")],
+)
+def test_rows_that_are_on_the_hosts_alone_need_a_task(monkeypatch, capsys, tmp_path, flags, task):
+    told = ("init", "alpha", "--data", "rows.jsonl", "--out", str(tmp_path / "run"), *flags)
+    code, _, err = run(monkeypatch, capsys, cli.main, *told)
+    assert code == (ExitCode.USAGE if task is None else 0), err
+    if task is None:
+        assert "rows.jsonl is not here, so its rows do not tell the task: name it with --task." in " ".join(err.split())
+        assert not (tmp_path / "run").exists()
+    else:
+        assert f'task = "{task}"' in (tmp_path / "run/alpha/peers.toml").read_text()

@@ -90,6 +90,18 @@ def test_a_closed_run_is_continued_by_its_operator_with_a_roster_for_the_next_on
         assert Enrolment.open(settings, identity).gate.may_link(identity.public_key)
 
 
+@pytest.mark.parametrize("other", ["operator.key", "roster.json"])
+def test_key_and_roster_of_another_run_sign_nothing(proceed, tmp_path, other):
+    for name in ("run", "another"):
+        proceed("alpha=127.0.0.1:7070", "beta", "--out", tmp_path / name, command="init")
+    (tmp_path / "run" / other).write_bytes((tmp_path / "another" / other).read_bytes())
+    file = tmp_path / "run" / "alpha" / "peers.toml"
+    before = {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
+    code, said = proceed(file, "--key", tmp_path / "run" / "operator.key")
+    assert (code, f"{other} is of operator" in " ".join(said.err.split())) == (ExitCode.CONFIG, True)
+    assert {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()} == before
+
+
 def test_a_host_that_has_still_to_begin_the_next_run_does_not_get_another_one_behind_it(proceed, hosts):
     (hosts[0].parent / "seedflood-state").mkdir()
     (hosts[0].parent / "seedflood-state" / "journal.sqlite").touch()
@@ -137,6 +149,7 @@ def test_another_task_takes_nothing_of_the_last_one(proceed, hosts, tmp_path):
         (["--data", "none.jsonl"], ExitCode.CONFIG, "no file or folder none.jsonl"),
         (["--data", "others.jsonl"], ExitCode.CONFIG, 'no column "sentence"'),
         (["--name", "peers"], ExitCode.CONFIG, "is there already"),
+        (["--name", "first"], ExitCode.CONFIG, "has a run first already; choose another --name"),
         (["--set", "node.name=b"], ExitCode.USAGE, "--set is for [run] here"),
     ],
 )

@@ -20,6 +20,7 @@ from seedflood.cluster.plan import ClusterPlan, write_settings
 from seedflood.cluster.processes import start_nodes
 from seedflood.config import detach, load_course
 from seedflood.errors import ConfigError, SeedfloodError
+from seedflood.host.seedflood.engine import WORTHLESS
 
 
 @pytest.fixture
@@ -61,6 +62,16 @@ def test_all_hosts_have_the_same_two_runs_and_the_first_alone_evaluates_on_the_w
     assert every == [[True, True], [False, False]]
 
 
+def test_a_second_run_of_other_hosts_is_refused_for_it_would_wait_for_ever(plan, tmp_path):
+    with pytest.raises(ConfigError, match="the run of --then is for 3 hosts, and 2 train here"):
+        write_settings(replace(plan, then={"run": {"clients": 3}}), tmp_path)
+
+
+@pytest.mark.parametrize("event", [WORTHLESS, "score of a text took too long"])
+def test_what_is_wrong_with_a_score_is_told_at_once(event):
+    assert local._is_of_score({"level": "warning", "event": event})
+
+
 @pytest.fixture
 def relayed(plan):
     return replace(plan, nodes=5, relays=2, overrides={}, then=None)
@@ -79,6 +90,7 @@ def test_relays_alone_train_nothing(relayed, tmp_path):
         write_settings(replace(relayed, relays=5), tmp_path)
 
 
+@pytest.mark.long
 def test_a_relay_that_hears_of_no_host_is_ended_and_named(relayed, tmp_path, monkeypatch):
     monkeypatch.setattr(local, "STOP_SECONDS", 1.0)
     monkeypatch.setattr(planning, "make_topology", lambda *_, **__: [(0, 1)])
@@ -134,7 +146,7 @@ def rank_of(pid):
     return dict(one.split("=", 1) for one in told if one).get("LOCAL_RANK")
 
 
-@pytest.mark.parametrize("has_threads", [False, True])
+@pytest.mark.parametrize("has_threads", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_nodes_are_processes_of_their_own_that_share_an_import_and_are_killed_one_by_one(
     cluster, monkeypatch, tmp_path, has_threads
 ):
@@ -182,7 +194,7 @@ asyncio.run(watch())
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_nodes_end_that_nobody_watches_any_more(cluster, number):
     words = [sys.executable, "-c", WATCHER, str(cluster.hosts[0].folder)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watcher:

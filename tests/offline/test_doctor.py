@@ -59,6 +59,13 @@ def test_a_host_that_is_ready_passes_and_nothing_is_written(examine, tmp_path, r
     assert os.listdir(tmp_path) == ["peers.toml"]
 
 
+def test_nothing_is_written_into_the_folder_that_came_with_the_key(examine, tmp_path):
+    """Else the node would find a damaged journal at its first start."""
+    state = make_folder(tmp_path / "seedflood-state")
+    assert examine({}, {})[0] == 0
+    assert os.listdir(state) == []
+
+
 def test_a_setting_that_does_not_exist_is_all_that_is_told(examine):
     code, levels, texts = examine(node={"lisen": "127.0.0.1:7070"})
     assert (code, levels) == (ExitCode.CONFIG, {"settings": "bad"})

@@ -321,6 +321,17 @@ def test_rows_are_read_as_the_card_of_a_model_says_if_they_can_be(
     assert (code, "[INST] {review}[/INST]" in out) == (0, column == "review")
 
 
+def test_a_model_whose_card_tells_no_task_is_not_evaluated_on_what_nobody_named(monkeypatch, capsys, tmp_path):
+    code, out, err = run_command(monkeypatch, capsys, "evaluate", "--model", str(embedded.MODEL_FOLDER))
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "name rows with --data, or with --task" in " ".join(err.split())
+    shutil.copytree(embedded.MODEL_FOLDER, tmp_path / "model")
+    run = RunSettings(objective=ObjectiveSettings(task="embedded"))
+    (tmp_path / "model/README.md").write_text(model_card(Learned(run, bytes(32), bytes(32), {}, {})))
+    code, out, _ = run_command(monkeypatch, capsys, "evaluate", "--model", str(tmp_path / "model"), "--json")
+    assert (code, json.loads(out)["data"]) == (0, "embedded")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("", "has no rows"), ('{"label": 0}\n', "test.jsonl, line 1: no column"), ("{", "not valid JSON")],

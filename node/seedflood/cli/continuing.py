@@ -53,10 +53,12 @@ def continue_run(
         course = load_course(file)
         _check_begun(course, file)
         following = _following(course[-1], task, merge(given.get("run", {}), wanted))
+        if (following_name := following["run"]["name"]) in course[-1].names:
+            raise ConfigError(f"the course of {file} has a run {following_name} already; choose another --name.")
         if data is not None:
             following = _with_rows(following, course[-1].settings.run.objective.task if task is None else task, data)
         if course[-1].settings.run.operator is not None:
-            signed = _sign(key, following["run"]["name"])
+            signed = _sign(key, course[-1].settings.run.operator, following["run"]["name"])
             following = merge(following, {"node": {"roster": f"{following['run']['name']}.json"}})
             write_roster(file.with_name(following["node"]["roster"]), signed)
         last = course[-2].settings.node.then if len(course) > 1 else file
@@ -110,8 +112,8 @@ def _with_rows(following: dict[str, Any], task: str, data: str) -> dict[str, Any
     return merge({"run": {"objective": objective}}, following, placed)
 
 
-def _sign(key: Path | None, name: str) -> SignedRoster:
-    """The operator's roster, for the run of this name. Raises ConfigError."""
+def _sign(key: Path | None, operator: str, name: str) -> SignedRoster:
+    """The operator's roster, for the run of this name. operator: public key of whoever signs it. Raises ConfigError."""
     if key is None:
         raise UsageError(
             "the run is closed, and its roster is for it alone: its operator makes the next one, with --key FILE, and "
@@ -119,7 +121,11 @@ def _sign(key: Path | None, name: str) -> SignedRoster:
         )
     if not key.is_file():
         raise UsageError(f"there is no key {key}; name that of the operator.")
-    return SignedRoster.sign(Identity.load_or_create(key), name, read_roster(key.with_name(ROSTER_FILE)).roster)
+    identity, before = Identity.load_or_create(key), read_roster(key.with_name(ROSTER_FILE))
+    for what, found in ((key, identity.public_key), (key.with_name(ROSTER_FILE), before.operator)):
+        if found.hex() != operator:
+            raise ConfigError(f"{what} is of operator {found.hex()[:8]}…, but that of the run is {operator[:8]}….")
+    return SignedRoster.sign(identity, name, before.roster)
 
 
 def _add(first: Path, last: Path, following: dict[str, Any]) -> Path:

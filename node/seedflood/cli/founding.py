@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from seedflood.cli.options import TASK_HELP, EstimateOption, SetOption, guessed, parse_overrides, typed
-from seedflood.config import detach, divide_data, merge, read_layer
+from seedflood.config import EMBEDDED, detach, divide_data, merge, read_layer
 from seedflood.errors import UsageError
 from seedflood.host.places import ROSTER_FILE
 
@@ -77,6 +77,9 @@ def init(
     tables, planned = merge(*layers), plan.parse_hosts(hosts, relay or ())
     if data is not None and Path(divide_data(data)[0]).exists():  # elsewhere it may be on the hosts alone
         tables = merge({"objective": guessed(data, tables.get("objective", {}))}, tables)
+        typer.echo(f"{data}: task {tables['objective'].get('task', EMBEDDED)}")
+    elif data not in (None, EMBEDDED) and "task" not in tables.get("objective", {}) and tables.get("mode") != "gasloc":
+        raise UsageError(f"{data} is not here, so its rows do not tell the task: name it with --task.")
     if plan.is_on_this_machine(planned):
         told = detach({"run": tables, "node": {} if data is None else {"data": data}}, Path())
         tables, data = told["run"], told["node"].get("data")

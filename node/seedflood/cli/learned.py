@@ -67,7 +67,7 @@ def evaluate(
     adapter: AdapterOption = None,
     task: Annotated[
         str | None,
-        typer.Option(help=f"Default: of the run; with --model by its card, by the file, or sst2. {TASK_HELP}"),
+        typer.Option(help=f"Default: of the run; with --model by its card, or by the rows. {TASK_HELP}"),
     ] = None,
     data: Annotated[
         str | None,
@@ -125,7 +125,9 @@ def _with_card(flags: dict[str, Any], task: str | None, data: str | None, folder
     """The overrides of a run, and with them how the rows are read: as somebody says, else as the card of the model in
     the folder does, if they can be, else as is guessed."""
     said = flags.get("run", {}).get("objective", {})
-    of_card = told_objective(folder) if data is not None and task is None and not said.keys() & READ_BY else {}
+    of_card = told_objective(folder) if task is None and not said.keys() & READ_BY else {}
+    if data is None and task is None and not (of_card.keys() | said.keys()) & {"task"}:
+        raise UsageError("name rows with --data, or with --task a task that has its own, as sst2.")
     if of_card:
         with suppress(ConfigError, DataError):
             return with_guess(merge({"run": {"objective": of_card}}, flags), None, data)

@@ -190,7 +190,7 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
 
 def _is_of_score(facts: dict[str, Any]) -> bool:
     """Does a node warn of its score? Who wrote it should hear at once."""
-    return facts.get("level") == "warning" and str(facts.get("event")).startswith("score ")
+    return facts.get("level") == "warning" and str(facts.get("event")).startswith(("score ", "score:"))
 
 
 def _how_it_ended(code: int) -> str:

@@ -115,10 +115,12 @@ def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, 
 
 
 def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:
-    """Settings of the second run. Those that it does not have are as in the first run."""
+    """Settings of the second run. Those that it does not have are as in the first run. Raises ConfigError."""
     assert plan.then is not None, "nothing follows"
     usual = {"run": {"name": "then", "model": PREVIOUS, "seed": plan.seed, "clients": plan.clients}}
     sections = merge(usual, plan.then)
+    if (clients := sections["run"]["clients"]) != plan.clients:
+        raise ConfigError(f"the run of --then is for {clients} hosts, and {plan.clients} train here: change clients.")
     steps = sections["run"].get("steps", RunSettings.model_fields["steps"].default)
     node: dict[str, Any] = {"evaluate_every": max(1, steps // EVALUATIONS) if k == 0 else 0}
     if plan.export is not None and k == 0:

@@ -63,9 +63,9 @@ def open_sound(path: Path, identity: RunMark, make: Callable[[Store], _Journal])
 
 def check_run(path: Path, run_id: bytes, base_digest: bytes | None) -> None:
     """Raises ConfigError if this file, which may be in use, belongs to another run or base model (None: any). Nothing
-    is locked or written, and the identity is never in the log."""
+    is locked, made or written, and the identity is never in the log."""
     with contextlib.suppress(sqlite3.Error, ChecksumError):  # damaged or none: one that is whole takes its place
-        uri = f"{path.absolute().as_uri()}?immutable=1"
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
             found = Meta(Store(path, connection)).identity()
         _check_identity(path, found, RunMark(FORMAT_VERSION, run_id, base_digest or found.base_digest))
