@@ -33,7 +33,7 @@ tour: $(VENV)/.ready  ## Four daemons pre-train a model, fine-tune it, and teach
 test: $(VENV)/.ready-dev  ## The tests, but for those below
 	$(BIN)/python -m pytest -n $$(($(CORES) + 1)) --dist loadfile --no-loadscope-reorder
 
-test-long: $(VENV)/.ready-dev  ## The long ones: real daemons that crash, lose disks, are cut off, or sit beside liars
+test-long: $(VENV)/.ready-dev  ## The long ones: every fault with real daemons, liars beside them, long simulations (some 20 minutes)
 	$(BIN)/python -m pytest -m long -n $$(($(CORES) + 2)) --dist loadfile
 
 compose-test: $(VENV)/.ready-dev  ## The image, and clusters of containers in trouble; needs a Docker engine

@@ -27,6 +27,7 @@ def address(host: Host) -> str:
 # The hosts of a single test come first: those of the others train at full speed from the first of these on.
 
 
+@pytest.mark.long
 def test_a_node_that_dies_is_said_to_be_unreachable_until_it_answers_again(few_hosts: Hosts, page: Page):
     (host,) = few_hosts.make(1, [], {"steps": 1_000_000, "clients": 1})
     fixed = ("--set", f"node.http=127.0.0.1:{reserve_ports(1)[0]}")
@@ -177,6 +178,7 @@ def test_all_that_is_announced_has_a_name(running: Page):
     assert running.unnamed_elements() == []
 
 
+@pytest.mark.long
 def test_nothing_jumps_while_it_is_read(running: Page):
     running.wait_until(lambda page: page.text("figure-speed") != "–", "a speed")
     running.read(WATCH_SHIFTS)
@@ -216,6 +218,7 @@ def test_no_text_of_others_can_become_markup():
     assert {(name, word) for name, text in modules.items() for word in risky if word in text} == set()
 
 
+@pytest.mark.long
 def test_a_killed_host_is_shown_as_silent_and_as_linked_again_when_it_is_back(running: Page, hosts: Hosts):
     lost = hosts.hosts[1]
     lost.kill()

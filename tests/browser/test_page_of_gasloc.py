@@ -7,7 +7,7 @@ from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
 from processes import Hosts
 from test_page import address
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
 
 RUN = {
     "mode": "gasloc",

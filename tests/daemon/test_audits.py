@@ -42,7 +42,13 @@ def forge(daemon):
     trainer.measure = measure_and_forge
 
 
-@pytest.mark.parametrize("changes", ESTIMATES.values(), ids=ESTIMATES)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(changes, id=name, marks=() if name == "one-sided, delayed" else pytest.mark.long)
+        for name, changes in ESTIMATES.items()
+    ],
+)
 async def test_a_forger_is_named_by_all_others_and_nobody_else_is(cluster, changes):
     run = {**RUN, "clients": 3, **changes}
     a = await cluster.start("a", [], run, {"shard": "1/3", "audit": 1.0})

@@ -60,10 +60,11 @@ def answers_of(base):
     return [text.rpartition("</think>")[2].strip() for text in texts]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings(
     "ignore:Model has `tie_word_embeddings=True`", "ignore:`is_gradient_checkpointing` is deprecated"
 )
-@pytest.mark.parametrize("family", ["qwen3", pytest.param("llama3", marks=pytest.mark.long)])
+@pytest.mark.parametrize("family", ["qwen3", "llama3"])
 async def test_dialogues_are_learned_by_heart_and_come_back_from_node_and_adapter(cluster, family, tmp_path):
     write_model(tmp_path / "model", family)
     write_rows(tmp_path / "rows")

@@ -237,6 +237,7 @@ async def test_a_newcomer_is_let_in_by_the_roster_that_it_brings(closed: Closed)
     assert read_roster(closed.folder / "a" / "roster.json").roster == closed.roster
 
 
+@pytest.mark.long
 async def test_who_is_admitted_in_place_of_a_removed_host_begins_where_a_strict_run_is(closed: Closed) -> None:
     closed.enrol("a", "b", "c")
     run = {"clients": 3, "steps": 120, "window": "strict"}
@@ -323,6 +324,7 @@ async def test_a_stranger_at_an_address_that_is_dialled_ends_nobody_by_saying_th
     assert any("belongs to another run" in line and "dialled again" in line for line in caplog.messages)
 
 
+@pytest.mark.long
 async def test_a_stranger_ends_no_relay_that_has_still_to_learn_its_run(secured: Closed) -> None:
     key = secured.make_key("relay").public_key
     secured.sign(secured.roster.adding(Entry("relay", key, ("relay",))))

@@ -203,6 +203,7 @@ async def test_a_node_that_starts_again_reads_its_journal_page_by_page_on_the_lo
     assert max(size for _, size in read) <= 7
 
 
+@pytest.mark.long
 async def test_beside_a_relay_nobody_stays_for_a_host_that_was_stopped(cluster):
     run, patient = {"clients": 2, "steps": 40}, {"patience_seconds": 3600.0}
     a = await cluster.start("a", [], run, patient)

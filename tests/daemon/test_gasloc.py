@@ -84,7 +84,13 @@ HABITS = {
 }
 
 
-@pytest.mark.parametrize("changes", HABITS.values(), ids=HABITS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(changes, id=name, marks=() if name == "one partner a round" else pytest.mark.long)
+        for name, changes in HABITS.items()
+    ],
+)
 async def test_a_ring_learns_from_scratch_and_its_replicas_stay_together(cluster, changes):
     await cluster.ring(4, changes)
     results = await cluster.finish()

@@ -13,6 +13,11 @@ from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX
 from seedflood.protocol.seedflood.payload import encode_loss
 
+
+def long(*values):
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
     "adam and local steps": {"local_steps": 2},
@@ -109,7 +114,7 @@ def ended(results):
     return results[0]["steps"]
 
 
-@pytest.mark.parametrize("changes", [{}, {"delay": 2}, {"local_steps": 2}])
+@pytest.mark.parametrize("changes", [{}, long({"delay": 2}), long({"local_steps": 2})])
 async def test_a_run_that_learns_no_more_stops_on_all_hosts_at_one_step(cluster, changes):
     hosts = await cluster.ring(3, {**STOPPING, **changes})
     results = await cluster.finish()

@@ -26,7 +26,7 @@ def rows(tmp_path):
     return str(path)
 
 
-@pytest.mark.parametrize(("ahead", "kl"), [(0, 0.0), (2, 0.05)])
+@pytest.mark.parametrize(("ahead", "kl"), [(0, 0.0), pytest.param(2, 0.05, marks=pytest.mark.long)])
 async def test_hosts_that_write_and_score_their_own_texts_end_with_one_digest_and_more_reward(cluster, rows, ahead, kl):
     run = {**RUN, "clients": 3, "refresh_period": 12, "learning_rate": 0.1, "ahead": ahead, "kl": kl}
     await cluster.start("a", [], run, {"data": rows, "evaluate_examples": 16})
@@ -158,6 +158,7 @@ def have_texts_that_the_model_did_not_write(daemon):
     objective.answer = forged
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lie", [make_rewards_up, have_texts_that_the_model_did_not_write])
 async def test_who_tells_of_other_texts_or_rewards_is_named_by_all_others_and_nobody_else_is(cluster, rows, lie):
     run = {**RUN, "clients": 3, "steps": 40, "learning_rate": 1e-4}

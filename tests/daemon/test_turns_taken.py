@@ -1,5 +1,7 @@
 """Whole nodes of which some measure a round, and the others only apply it."""
 
+import pytest
+
 RUN = {"estimate": "gradient", "rank": 4, "batch_size": 2, "participants": 2, "refresh_period": 8}
 
 
@@ -16,6 +18,7 @@ async def test_hosts_that_take_turns_end_with_one_digest_and_wait_for_nothing_mo
         assert host.engine.trainer.replica._aggregation._final == {-1, 0, 1, 2}, "all turns of these epochs are over"
 
 
+@pytest.mark.long
 async def test_hosts_that_join_late_or_return_have_their_turns_from_then_on(cluster):
     run = RUN | {"clients": 3, "participants": 1, "refresh_period": 12, "steps": 96}
     a, b = await cluster.start("a", [], run), await cluster.start("b", ["a"], run)

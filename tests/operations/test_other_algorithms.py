@@ -180,6 +180,7 @@ async def test_what_it_has_no_updates_for_cannot_be_traced(console, http):
     assert await get(http, console, "/api/trace?origin=alpha&step=3") == (503, "the model is being loaded\n")
 
 
+@pytest.mark.long
 async def test_the_command_tells_the_same(console):
     said = await asyncio.to_thread(run_command, "status", "--node", console.address, COLUMNS="200")
     rows = dict(line.split(maxsplit=1) for line in said.stdout.splitlines())

@@ -315,6 +315,7 @@ def test_a_roster_changes_in_every_way():
     assert not missing
 
 
+@pytest.mark.long
 def test_rosters_that_nobody_passes_on_are_noticed(monkeypatch):
     enrol = Swarm.enrol
     monkeypatch.setattr(Swarm, "enrol", lambda swarm, roster, now, source=None: source or enrol(swarm, roster, now))

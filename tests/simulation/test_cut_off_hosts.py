@@ -87,6 +87,7 @@ def test_the_judge_sees_who_does_not_follow_a_cut():
     assert find_surplus([scene.away], cut) == [f"h3 follows the cut of h4 not in the steps {surplus}"]
 
 
+@pytest.mark.long
 @WINDOWS
 def test_random_cuts_are_followed_by_all_whatever_else_happens(window):
     struck = 0

@@ -129,6 +129,7 @@ def test_that_what_nobody_serves_is_waited_for_is_seen(monkeypatch):
     assert "ends with other parameters" in str(lying(monkeypatch, 10, ["promise"], **plan).violations)
 
 
+@pytest.mark.long
 def test_that_one_replica_takes_the_time_of_all_others_is_seen(monkeypatch):
     """A liar comes first in the draw, and gives its replica byte by byte."""
     assert simulated("liars", 58, topology="bridge").is_good

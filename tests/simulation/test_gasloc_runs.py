@@ -20,6 +20,7 @@ def assert_good(result):
     assert result.is_good, (result.plan, result.stuck)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_every_profile_is_survived(profile):
     """Under one seed; `make sweep` has as many as one likes."""
@@ -88,6 +89,7 @@ def test_copies_are_taken_where_replicas_are_lost():
     assert sum(result.copies for result in results) > 0
 
 
+@pytest.mark.long
 def test_every_kind_of_fault_happens():
     names = ("all", "losses")
     missing = {kind for name in names for kind in PROFILES[name].rates} | {"lost_frames", "late_join", "broken_links"}

@@ -83,6 +83,7 @@ def test_its_new_statement_makes_nobody_forget_the_last_one_that_spoke(window):
     run_to_the_end(world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", FREE)
 def test_it_waits_for_a_former_neighbour_as_long_as_that_is_away_and_says_so(window):
     world = path(window, clients=3, steps=4000)

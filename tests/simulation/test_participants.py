@@ -54,6 +54,7 @@ def test_a_host_that_leaves_and_returns_keeps_nobody_waiting_for_the_turns_betwe
     assert STEPS // ROUNDS // 2 < len(world.hosts[2].published) < STEPS // ROUNDS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("topology", "seed"), [("ring", 1), ("ring", 6), ("random-regular", 3), ("star", 3)])
 @pytest.mark.parametrize("closed", [False, True])
 def test_nothing_is_lost_under_all_faults(topology, seed, closed):

@@ -380,6 +380,7 @@ WAYS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("promise", PROMISES)
 def test_a_promise_is_kept_with_payloads_and_rounds_ahead(promise, way, monkeypatch):

@@ -78,6 +78,7 @@ def test_of_two_relays_one_may_die_at_any_moment_for_good():
     assert world.clock.now < began + 20.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", ["all", "adoption"])
 @pytest.mark.parametrize("window", ["strict", "bounded"])
 @pytest.mark.parametrize("seed", [1, 2])

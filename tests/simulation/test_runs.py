@@ -26,6 +26,7 @@ def assert_good(result):
     assert result.is_good, (result.plan, result.stuck)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("profile", sorted(PROFILES))
 def test_every_profile_is_survived(profile, window):

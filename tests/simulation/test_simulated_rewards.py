@@ -72,6 +72,7 @@ def worlds(monkeypatch):
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", ["all", "adoption", "liars"])
 def test_control_acts_equally_on_all_honest_hosts(worlds, profile):
     halvings = 0

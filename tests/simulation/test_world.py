@@ -19,6 +19,7 @@ def test_every_update_is_applied_exactly_once_though_links_break_and_frames_come
     assert world.network.faults["duplicated_frames"] > 0
 
 
+@pytest.mark.long
 def test_thirty_two_hosts_apply_every_update_exactly_once():
     weather = Weather(duplicate=0.02, break_per_second=0.01)
     run_world("random-regular", 32, steps=3, window="bounded", weather=weather)

@@ -101,6 +101,7 @@ def test_results_tell_which_plans_they_are_of(results):
     assert [study.name for study in studies_in([longer, PLAN], results)] == ["tiny, sst2, longer", "tiny, sst2, little"]
 
 
+@pytest.mark.long
 def test_the_report_shows_what_is_there_and_is_the_same_again(results, tmp_path):
     path = tmp_path / "page" / "study.md"
     path.parent.mkdir()

@@ -12,7 +12,7 @@ from seedflood.operations.client import node_in
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
-pytestmark = [pytest.mark.system, pytest.mark.long]
+pytestmark = [pytest.mark.system]
 
 
 def start_and_remove_the_last(hosts, folder):

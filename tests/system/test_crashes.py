@@ -4,7 +4,7 @@ import pytest
 from ledgers import Ledger, check_replays, finish
 from processes import Host, Hosts, ring
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 STEPS, PERIOD = 200, 20
 GRADIENT = {"steps": 96, "refresh_period": 12, "estimate": "gradient"}
@@ -28,6 +28,7 @@ def test_killed_nodes_come_back_with_closed_epochs(hosts: Hosts):
     check_contents(made, ledger)
 
 
+@pytest.mark.long
 def test_all_nodes_killed_again_and_again_lose_nothing_of_their_gradients(hosts: Hosts):
     made = hosts.make(3, ring(3), GRADIENT)
     ledger = Ledger(made[0])
@@ -49,6 +50,7 @@ def test_all_nodes_killed_again_and_again_lose_nothing_of_their_gradients(hosts:
     check_contents(made, ledger)
 
 
+@pytest.mark.long
 def test_nodes_that_take_turns_lose_nothing_when_one_is_killed_or_all(hosts: Hosts):
     made = hosts.make(4, ring(4), {**GRADIENT, "participants": 2})
     ledger = Ledger(made[0])
@@ -66,6 +68,7 @@ def test_nodes_that_take_turns_lose_nothing_when_one_is_killed_or_all(hosts: Hos
     check_contents(made, ledger, is_strict=False)
 
 
+@pytest.mark.long
 def test_a_node_killed_while_it_catches_up_catches_up_in_its_next_life(hosts: Hosts):
     a, b, c = made = hosts.make(3, ring(3), {"steps": 400, "refresh_period": 40, "window": "bounded"})
     ledger = Ledger(a)

@@ -13,7 +13,7 @@ from processes import Host, Hosts, ring
 from fullness import fill
 from seedflood.host.places import KEY_FILE
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 PATH = [(0, 1), (1, 2)]
 Spoil = Callable[[Path], None]
@@ -22,6 +22,7 @@ GRADIENT = {"estimate": "gradient", "steps": 120, "refresh_period": 16}
 """By Adam, in strict windows."""
 
 
+@pytest.mark.long
 def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, small_disk: Path):
     a, b, c = made = hosts.make(3, PATH, {"steps": 800, "window": "bounded"})
     b.move_state(small_disk)
@@ -45,6 +46,7 @@ def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, s
     check_replays(made)
 
 
+@pytest.mark.long
 def test_under_gradients_all_wait_for_a_node_with_a_full_disk_and_lose_nothing(hosts: Hosts, small_disk: Path):
     a, b, c = made = hosts.make(3, PATH, GRADIENT)
     b.move_state(small_disk)
@@ -110,6 +112,7 @@ def lose(journal: Path) -> None:
     (journal.parent / KEY_FILE).write_bytes(key)
 
 
+@pytest.mark.long
 def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts):
     b = run_with_spoiled(hosts, empty)
     damage = [line for line in b.events if str(line.get("event")).startswith("the journal was damaged")]
@@ -117,6 +120,7 @@ def test_a_node_with_a_damaged_journal_says_so_and_gets_it_back(hosts: Hosts):
     assert Path(damage[0]["kept_at"]).exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("spoil", "run"), [(cut_the_log, RUN), (flip_bits, RUN), (lose, GRADIENT)])
 def test_a_node_that_forgot_unknowingly_gets_it_back_and_contradicts_nothing(
     hosts: Hosts, spoil: Spoil, run: dict[str, Any]

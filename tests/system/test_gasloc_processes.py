@@ -9,7 +9,7 @@ from processes import Host, Hosts, ring
 
 from seedflood.embedded import grammar
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 RUN = {
     "mode": "gasloc",

@@ -18,7 +18,7 @@ from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.trainer import Trainer
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 PAST_STEPS = 20_000
 PART_BYTES = 1 << 20
@@ -42,6 +42,7 @@ def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
     check_replays(made)
 
 
+@pytest.mark.long
 def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts, request):
     """It reaches both others by ways that stop when a part of the past has come."""
     run = {"steps": PAST_STEPS + 300, "window": "bounded", "refresh_period": 10**6}
@@ -67,6 +68,7 @@ def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(ho
     assert len({one.updates for one in check_replays(made)}) == 1
 
 
+@pytest.mark.long
 def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_else(hosts: Hosts):
     """By Adam, so in strict windows: those of a run begin together. One that was never here comes when it is over."""
     steps, period = 150, 48

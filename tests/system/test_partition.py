@@ -5,7 +5,7 @@ from ledgers import check_replays, finish
 from networks import Network
 from processes import Hosts, ring
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 
 def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(hosts: Hosts, network: Network):
@@ -21,6 +21,7 @@ def test_in_strict_windows_both_halves_wait_and_go_on_when_the_network_is_whole(
     assert {one.updates for one in check_replays(made)} == {4 * 80}
 
 
+@pytest.mark.long
 def test_in_bounded_windows_both_halves_go_on_and_have_the_same_in_the_end(hosts: Hosts, network: Network):
     made = hosts.make(4, ring(4), {"steps": 800, "window": "bounded"}, **network.attach_two_and_two())
     for host in made:

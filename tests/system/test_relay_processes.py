@@ -23,7 +23,7 @@ from benchmarks.server import without
 from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, spell
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 EXTRA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["train"]
@@ -100,6 +100,7 @@ def free_address() -> str:
     return f"127.0.0.1:{reserve_ports(1)[0]}"
 
 
+@pytest.mark.long
 def test_a_relay_needs_nothing_that_training_needs_and_ends_with_the_hosts(hosts: Hosts):
     swarm = Swarm(hosts, [(free_address(), "")], steps=100, refresh_period=20)
     relay = swarm.relays[0]
@@ -114,6 +115,7 @@ def test_a_relay_needs_nothing_that_training_needs_and_ends_with_the_hosts(hosts
     assert relay.result()["digest"] == told["digest"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("entry", "words"), [("node_main", ()), ("main", ("generate", "--model", "embedded", "a gripping film"))]
 )
@@ -144,6 +146,7 @@ def test_a_relay_that_is_killed_knows_the_run_when_it_comes_back_and_serves_who_
     assert relay.end() == 0
 
 
+@pytest.mark.long
 def test_who_has_trained_in_a_run_is_no_relay_in_it(hosts: Hosts):
     swarm = Swarm(hosts, [(free_address(), "")], steps=10**6)
     host = swarm.hosts[0]
@@ -155,6 +158,7 @@ def test_who_has_trained_in_a_run_is_no_relay_in_it(hosts: Hosts):
     assert "has trained in this run" in host.events[-1]["event"]
 
 
+@pytest.mark.long
 def test_two_hosts_behind_nat_and_a_relay_end_a_run_with_one_digest(hosts: Hosts, nat: Network):
     where = nat.attach(0)
     homes = (nat.attach_behind_nat(0), nat.attach_behind_nat(1, mtu=OVERLAY_MTU))
@@ -169,6 +173,7 @@ def test_two_hosts_behind_nat_and_a_relay_end_a_run_with_one_digest(hosts: Hosts
     assert linked == {"h0": {"relay0"}, "h1": {"relay0"}, "relay0": {"h0", "h1"}}
 
 
+@pytest.mark.long
 def test_the_readmes_two_laptops_and_a_small_server_end_with_one_digest(
     hosts: Hosts, nat: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -197,6 +202,7 @@ def moment_of(line: Line) -> datetime:
     return datetime.fromisoformat(line["timestamp"])
 
 
+@pytest.mark.long
 def test_of_two_relays_one_may_be_killed_and_nobody_loses_ten_seconds(hosts: Hosts, nat: Network):
     relays = [nat.attach(0), nat.attach(1)]
     swarm = Swarm(hosts, relays, (nat.attach_behind_nat(0), nat.attach_behind_nat(1)), steps=800)

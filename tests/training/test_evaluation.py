@@ -37,6 +37,7 @@ def test_a_replica_and_its_exported_model_score_alike(tmp_path):
     assert live.figures["accuracy"] == exported.figures["accuracy"]
 
 
+@pytest.mark.long
 @pytest.mark.shared
 def test_tiny_opt_has_its_documented_zero_shot_figures(shared):
     torch.set_num_threads(1)

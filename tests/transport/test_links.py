@@ -660,6 +660,7 @@ async def test_a_peer_that_does_not_read_gets_the_newest_messages_of_an_algorith
     await b.until(lambda: not b.linked)
 
 
+@pytest.mark.long
 async def test_a_stream_on_which_nothing_is_said_for_long_is_kept(monkeypatch) -> None:
     """gRPC's pings are all that there is on a connection for contents between two of them."""
 

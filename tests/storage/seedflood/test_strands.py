@@ -84,6 +84,7 @@ def test_a_flipped_bit_is_noticed(strands: list[list[Bundle]], data: st.DataObje
         list(decode_strands([(*columns, bytes(record))]))
 
 
+@pytest.mark.long
 @settings(RELAXED)
 @given(several(), st.integers(2, 5), st.integers(0, 30))
 def test_a_flipped_bit_in_a_column_without_an_index_is_noticed(strands, column: int, bit: int) -> None:

@@ -36,6 +36,7 @@ def test_workers_that_gossip_learn_and_stay_together(encoding):
     assert 0 < distances[-1] < 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_fresh", [False, True])
 @settings(max_examples=4)
 @given(

@@ -154,6 +154,7 @@ def test_a_task_that_runs_what_a_model_wrote_is_refused(task):
         make_scorer(f"gym:{task}")
 
 
+@pytest.mark.long
 def test_tasks_of_reasoning_gym_score_their_own_rows_as_json_spells_them():
     import reasoning_gym
 

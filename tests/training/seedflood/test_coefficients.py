@@ -129,6 +129,7 @@ def test_without_a_folder_to_write_to_everything_stays_in_memory(tmp_path):
     assert len(coefficients._kept) == MANY
 
 
+@pytest.mark.long
 def test_the_memory_of_a_replica_does_not_grow_with_the_run(tmp_path):
     replica = Replica(tiny_base(), tiny_settings(refresh_period=2), tmp_path)
 

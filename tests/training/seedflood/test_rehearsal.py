@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from seedflood.config import NodeSettings, RunSettings, merge
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood.rehearsal import Rehearsal
@@ -55,6 +57,7 @@ def test_origins_of_a_rehearsal_have_rows_of_their_own(tmp_path: Path):
     assert len(set.union(*shares)) == 96
 
 
+@pytest.mark.long
 def test_a_long_run_keeps_what_it_has_learned(tmp_path: Path):
     run = RunSettings.of(task="embedded", train_examples=512, steps=30_000, seed=2)
     rehearsal = Rehearsal(run, equal_shares(NodeSettings(state=tmp_path, evaluate_examples=256), run.clients))
@@ -67,6 +70,7 @@ def test_a_long_run_keeps_what_it_has_learned(tmp_path: Path):
     assert accuracies[-1] >= max(accuracies) - 0.02
 
 
+@pytest.mark.long
 def test_gradients_learn_at_ten_times_the_default_rate(tmp_path: Path):
     hosts = equal_shares(NodeSettings(state=tmp_path, evaluate_examples=128), RUN.clients)
     keys = {"task": "embedded", "estimate": "gradient", "train_examples": 1024, "clients": 3, "steps": 60}

@@ -108,6 +108,7 @@ def test_sums_do_not_depend_on_order_or_batches(order, cut):
     assert torch.equal(accumulated(subspace, shuffled[:cut]) + accumulated(subspace, shuffled[cut:]), expected)
 
 
+@pytest.mark.long
 def test_a_million_updates_of_the_largest_scalar_add_up_exactly():
     subspace = make(rank=1)
     count = 1 << 20
