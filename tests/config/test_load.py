@@ -249,6 +249,18 @@ def test_a_missing_file_is_named(tmp_path):
         load_settings(tmp_path / "none.toml")
 
 
+@pytest.mark.parametrize("place", ["file", "option", "environment"])
+def test_a_wrong_value_is_said_to_be_where_it_stands(tmp_path, monkeypatch, place):
+    path = tmp_path / "peers.toml"
+    path.write_text("[run]\nsteps = 0\n" if place == "file" else "[run]\nsteps = 5\n")
+    if place == "environment":
+        monkeypatch.setenv("SEEDFLOOD__RUN__STEPS", "x")
+    with pytest.raises(ConfigError) as refused:
+        load_settings(path, {"run": {"steps": 0} if place == "option" else {"clients": 3}})
+    source = path if place == "file" else "an option or the environment"
+    assert str(refused.value).startswith(f'{source}: [run] "steps"')
+
+
 @pytest.mark.parametrize(
     "variable", ["SEEDFLOOD__NODE__LISTN", "SEEDFLOOD__NOD__LISTEN", "SEEDFLOOD__RUN__SEEDFLOOD__RNK"]
 )

@@ -1,18 +1,23 @@
 """One sentence for the first fault of settings: where it is, what is wrong, and what would be right."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
 from seedflood.config.settings import SECTIONS, Settings
 
 
-def first_sentence(error: ValidationError, source: str, within: tuple[str, ...] = ()) -> str:
-    """within: the table that was read."""
+def first_sentence(
+    error: ValidationError, source: str, within: tuple[str, ...] = (), beside: Mapping[str, Any] | None = None
+) -> str:
+    """within: the table that was read. beside: what was said beside the source, and counts before it."""
     faults = error.errors(include_url=False)  # a key that is misspelled is missing, too
     fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
     parts = [part for part in (*within, *fault["loc"]) if isinstance(part, str)]
+    if beside and parts and _says(beside, parts):
+        source = "an option or the environment"
     table, key = _divide(parts)
     where = (f"[{table}]" if table else "settings") + (f' "{key}"' if key else "") + ": " if parts else ""
     match fault["type"], key:
@@ -33,6 +38,13 @@ def first_sentence(error: ValidationError, source: str, within: tuple[str, ...] 
             if isinstance(shown, str | int | float | bool) and str(shown) not in what:
                 what += f" (it is {shown!r})"
     return f"{source}: {where}{what}."
+
+
+def _says(value: Any, parts: Sequence[str]) -> bool:
+    """Is there something at the end of these names that is no table?"""
+    for part in parts:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value is not None and not isinstance(value, Mapping)
 
 
 def _divide(parts: Sequence[str]) -> tuple[str | None, str | None]:

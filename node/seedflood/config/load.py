@@ -106,10 +106,11 @@ def combine(
     folder: where it is. Raises ConfigError."""
     run: Any = SECTIONS["run"]
     known = create_model("Settings", __base__=Settings, __module__=__name__, run=(run, run()))
+    beside = merge(_environment(), flags or {})
     try:
-        loaded: Settings = known(**merge(layer, _environment(), flags or {}))
+        loaded: Settings = known(**merge(layer, beside))
     except ValidationError as error:
-        raise ConfigError(first_sentence(error, source)) from None
+        raise ConfigError(first_sentence(error, source, beside=beside)) from None
     run_told = layer.get("run")
     is_of_file = isinstance(run_told, Mapping) and run_told.get("model") == loaded.run.model
     return _place(loaded, folder if folder is not None and is_of_file else Path())
