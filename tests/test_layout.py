@@ -144,7 +144,7 @@ def test_the_spelling_of_values_knows_the_protocol_alone():
     assert strangers == set()
 
 
-@pytest.mark.parametrize("algorithm", ["seedflood", "gasloc"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_what_any_algorithm_trains_with_knows_none_of_them(algorithm):
     importers = importers_of(f"seedflood.training.{algorithm}")
     assert {name for name in importers if name.startswith("training/")} <= {
@@ -284,12 +284,7 @@ def test_what_a_node_looks_like_is_made_of_nothing_that_lives():
 def test_async_appears_where_there_is_a_loop_only():
     asynchronous = modules_with(lambda node: isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor))
     loops = ("transport/", "operations/server.py", "operations/console.py")
-    engines = (
-        "host/engine.py",
-        "host/seedflood/engine.py",
-        "host/seedflood/relay.py",
-        "host/gasloc/engine.py",
-    )
+    engines = ("host/engine.py", "host/seedflood/relay.py", *(f"host/{one}/engine.py" for one in ALGORITHMS))
     invitations = ("founding/invitation.py", "founding/enrolling.py")
     shells = (
         "host/daemon.py",

@@ -334,7 +334,7 @@ def test_there_are_few_settings():
 
 def test_a_relay_is_for_updates_and_for_one_run(write):
     relay = '[node]\nrole = "relay"\n'
-    with pytest.raises(ConfigError, match="exchanges whole replicas between neighbours, which no relay carries"):
+    with pytest.raises(ConfigError, match='has no relays, which pass on what mode = "seedflood" tells'):
         load_settings(write(GASLOC + relay))
     with pytest.raises(ConfigError, match=r"a relay serves one run: take \[node\] then out"):
         load_settings(write(relay + 'then = "./next.toml"\n'))

@@ -24,6 +24,7 @@ IDS = {
     "f6b01476188b3c84": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
     "21dc84bace17efe2": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
     "2096d7d8cf4186fc": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
+    "6148569c369d7eb2": {"mode": "gasloc", "task": "lm", "local_steps": 20, "matching": "one"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 

@@ -216,7 +216,7 @@ def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
             node["name"],
             f"{node['spent_seconds']:.1f}",
             *(_arrow(node[f"{name}_before"], node[f"{name}_after"]) for name in names),
-            node["digest"][:8],
+            node.get("digest", "-")[:8],
             links,
         )
     console.print(table)
@@ -224,11 +224,11 @@ def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
         console.print(f"The reward is the mean of {texts:,} texts after {counts['rows']:,} rows for validation.")
     if result["digests_equal"]:
         console.print("[green]All replicas are equal: one digest.[/]")
-    elif is_sound(result):
+    elif not is_sound(result):
+        console.print("[red]The digests differ.[/]")
+    elif any("consensus_distance" in node for node in result["nodes"]):
         apart = max(node.get("consensus_distance", 0.0) for node in result["nodes"])
         console.print(f"The replicas differ, as they may: by {apart:.1%} of their size at the last exchange.")
-    else:
-        console.print("[red]The digests differ.[/]")
     if result.get("tokens_per_second"):
         speed, price = result["tokens_per_second"], result["bytes_per_token"]
         console.print(f"All together took {speed:,.0f} tokens per second, and sent {price:,.1f} bytes for each.")

@@ -164,7 +164,7 @@ class _Cluster:
 
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:
     """One run of all nodes as a result. evaluations: of the first node."""
-    digests = {result["digest"] for result in results}
+    digests = {result.get("digest") for result in results}
     relays = [result for result in results if result.get("role") == "relay"]
     results = [result for result in results if result.get("role") != "relay"]
     figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
@@ -174,7 +174,7 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
         "name": results[0]["run"],
         "mode": results[0]["mode"],
         "seconds": max(result["spent_seconds"] for result in results),
-        "digests_equal": len(digests) == 1,
+        "digests_equal": len(digests) == 1 and None not in digests,
         "evaluations": evaluations,
         "samples": results[0].get("samples", []),
         "nodes": [{key: result[key] for key in keys if key in result} for result in results],

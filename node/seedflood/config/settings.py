@@ -61,8 +61,8 @@ class Settings(Section):
     def _check_relay(self) -> Self:
         if self.node.role == "relay" and self.run.mode != "seedflood":
             raise ValueError(
-                f'mode = "{self.run.mode}" exchanges whole replicas between neighbours, which no relay carries: link '
-                "its hosts with each other"
+                f'mode = "{self.run.mode}" has no relays, which pass on what mode = "seedflood" tells: link its hosts '
+                "with each other"
             )
         if self.node.role == "relay" and isinstance(self.node.then, Path):
             raise ValueError("a relay serves one run: take [node] then out, and start another relay for the next run")

@@ -248,6 +248,7 @@ class Daemon(Owner):
             "mode": run.mode,
             "origin": self.identity.fingerprint,
             "steps": self.node.step,
+            "spent_seconds": round(self.hub.spent_seconds() or 0.0, 3),
             **self.engine.result(),
             "seconds_since_start": round(time.monotonic() - report.began, 3),
             "links": [

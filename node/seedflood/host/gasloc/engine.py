@@ -190,7 +190,6 @@ class GaslocEngine(Engine):
             "tokens_per_second": round(self._tokens.per_second, 1),
             "parameter_bytes_sent": carrier.bytes_sent,
             "parameter_bytes_received": carrier.bytes_received,
-            "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),
         }
 
     async def close(self) -> None:

@@ -244,7 +244,6 @@ class SeedfloodEngine(FloodEngine):
             "duplicates": self.node.duplicates,
             "rate_halvings": self._rate_halvings,
             "control_steps": [step for step, _ in self._hub.history.halvings],
-            "spent_seconds": round(self._hub.spent_seconds() or 0.0, 3),
         }
 
     def fault(self) -> SeedfloodError | None:
