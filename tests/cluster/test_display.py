@@ -21,17 +21,32 @@ def test_why_a_node_has_ended_is_not_hidden_by_what_comes_after_it(host):
     assert host.last_words == "the score gave no number: correct it"
 
 
+def shown(**facts):
+    node = {"name": "a", "steps": 4, "spent_seconds": 1.0, "links": []}
+    result = {"run_id": "ab" * 32, "name": "run", "seconds": 1.0, "nodes": [node | facts.pop("node", {})], **facts}
+    told = io.StringIO()
+    show_result(result, Console(file=told, width=80))
+    return " ".join(told.getvalue().split())
+
+
+def test_that_the_rate_was_halved_is_told():
+    node = {"digest": "ab" * 32, "rate_halvings": 2, "control_steps": [0, 130]}
+    assert "halved the learning rate 2 times (steps 0, 130)" in shown(digests_equal=True, node=node)
+
+
+def test_an_algorithm_needs_no_digest():
+    told = shown(digests_equal=False, mode="lots")
+    assert "digests differ" not in told
+    assert "equal" not in told
+
+
 def test_what_rows_and_scores_say_is_shown_as_it_stands():
     result = {
-        "run_id": "ab" * 32,
-        "name": "run",
-        "seconds": 1.0,
         "digests_equal": True,
-        "nodes": [{"name": "a", "steps": 4, "spent_seconds": 1.0, "digest": "ab" * 32, "links": []}],
+        "node": {"digest": "ab" * 32},
         "samples": [{"prompt": ":smile: [red]", "wanted": "[/INST]", "before": "", "after": ":fire:"}],
         "errors": {"a": "score.py:boom: [/b]"},
     }
-    told = io.StringIO()
-    show_result(result, Console(file=told, width=80))
+    told = shown(**result)
     for words in (":smile: [red]", "[/INST]", ":fire:", "score.py:boom: [/b]"):
-        assert words in told.getvalue()
+        assert words in told

@@ -84,6 +84,23 @@ def test_half_of_a_chat_or_one_of_two_is_not_taken_for_a_chat(guess, row):
 
 
 @pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"chosen": SAYS, "rejected": SAYS}, "say --task chat --set run.objective.label_column=chosen"),
+        ({"prompt": SAYS, "chosen": SAYS, "rejected": SAYS}, "put prompt and chosen into one column, messages"),
+        ({"prompt": "a", "chosen": "b", "rejected": "c"}, "--task completion --set run.objective.label_column=chosen"),
+        ({"chosen": "b", "rejected": "c"}, "--task lm --set 'run.objective.template=\"{chosen}\"'"),
+    ],
+)
+def test_of_two_answers_the_worse_one_is_never_proposed(guess, row, what):
+    """Rows of DPO."""
+    with pytest.raises(ConfigError) as refused:
+        guess({**row, "n": 1}, {**row, "n": 2}, max_length=99)
+    assert what in str(refused.value)
+    assert "=rejected" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("row", "said", "found"),
     [
         ({"instruction": "a", "response": "b"}, {}, {"template": "{instruction}\n", "label_column": "response"}),

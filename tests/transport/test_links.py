@@ -288,6 +288,11 @@ def test_a_link_ends_with_words_that_say_something(code: grpc.StatusCode, detail
     assert link._why(grpc.aio.AioRpcError(code, none, none, details)) == told
 
 
+def test_why_a_link_ended_names_no_object() -> None:
+    operation = 'Failed "execute_batch": (<grpc._cython.cygrpc.SendMessageOperation object at 0x7f1e>,)'
+    assert link._why(grpc.aio.InternalError(operation)) == "the connection broke"
+
+
 async def test_an_address_taken_out_of_the_list_loses_its_link(make_node) -> None:
     a, b = await pair(make_node)
     a.dial()

@@ -26,6 +26,7 @@ from seedflood.cli.options import (
 )
 from seedflood.config import (
     EMBEDDED,
+    READ_BY,
     ObjectiveSettings,
     Settings,
     check_folders,
@@ -41,9 +42,6 @@ from seedflood.training.card import told_objective
 AdapterOption = Annotated[
     Path | None, typer.Option("--adapter", metavar="FOLDER", help="Of --model: with this LoRA adapter (export, PEFT).")
 ]
-
-READ_BY = {"task", "template", "label_words", "label_column"}
-"""Of `[run.objective]`: by which rows are read."""
 
 SILENT_SECONDS = 5.0
 """How long a command may work before it says what it does."""

@@ -222,6 +222,9 @@ def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
     console.print(table)
     if texts := (counts := result["nodes"][0].get("evaluated", {})).get("texts"):
         console.print(f"The reward is the mean of {texts:,} texts after {counts['rows']:,} rows for validation.")
+    if halvings := (first := result["nodes"][0]).get("rate_halvings"):
+        steps = ", ".join(map(str, first["control_steps"]))
+        console.print(f"The hosts learned too fast: they halved the learning rate {halvings} times (steps {steps}).")
     if result["digests_equal"]:
         console.print("[green]All replicas are equal: one digest.[/]")
     elif not is_sound(result):

@@ -76,8 +76,11 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]
         (folder / "peers.toml").write_text(spell(sections | peers))
         if plan.then is not None:
             (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)))
-        course = load_course(folder / "peers.toml")
-        check_course(course)
+        try:
+            course = load_course(folder / "peers.toml")
+            check_course(course)
+        except ConfigError as error:  # nobody has written this file
+            raise ConfigError(str(error).removeprefix(f"{folder / 'peers.toml'}: ")) from None
         written[folder] = tuple(stage.settings.run.steps for stage in course)
     return written
 

@@ -26,7 +26,7 @@ from seedflood.config.node import (
     divide_data,
     is_loopback,
 )
-from seedflood.config.run import WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
+from seedflood.config.run import READ_BY, WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import EstimateName, SeedfloodSettings
 from seedflood.config.settings import SECTIONS, Settings, add_algorithm
 from seedflood.config.tables import AlgorithmSettings, merge, spell

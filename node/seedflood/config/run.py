@@ -37,6 +37,10 @@ KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperatu
 """Of `[run.objective]`, for this task alone."""
 
 
+READ_BY = frozenset({"task", "template", "label_words", "label_column"})
+"""Of `[run.objective]`: by which rows are read."""
+
+
 class ObjectiveSettings(Section):
     """`[run.objective]`: what is learned, and of what text."""
 

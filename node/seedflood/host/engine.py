@@ -82,8 +82,8 @@ class Engine(ABC):
         then()
 
     def result(self) -> dict[str, Any]:
-        """What the algorithm adds to `result.json`, beside names, steps, seconds and links. digest: hex, if all hosts are
-        to end with the same."""
+        """What the algorithm adds to `result.json`, beside names, steps, seconds and links. digest: in hex, if all
+        hosts are to end with the same."""
         return {}
 
     def fault(self) -> SeedfloodError | None:

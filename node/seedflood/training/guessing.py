@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from seedflood.config import read_objective
+from seedflood.config import READ_BY, read_objective
 from seedflood.errors import ConfigError, DataError
 from seedflood.training.files import CHATS
 from seedflood.training.formats import choose_format
@@ -66,6 +66,11 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
     if label is not None and label not in columns:
         named = ", ".join(map(str, columns))
         raise ConfigError(f'{data} has no column "{label}" (columns: {named}): correct label_column of the run.')
+    if said.keys().isdisjoint(READ_BY) and columns.keys() >= {"chosen", "rejected"}:
+        raise ConfigError(
+            f"{data} tells which of two answers is better, and that is not learned: to learn the chosen ones alone, "
+            f"{_how_to_learn_chosen(columns)}."
+        )
     guessed = _guess(data, splits, said) if said.get("task", "prompted") == "prompted" else {}
     if said.get("task") in ("completion", "chat"):
         with suppress(ConfigError, DataError):  # of columns that do not tell
@@ -134,6 +139,15 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
         f'"{question} "\' --set run.objective.label_column={answer}, or --task prompted --set '
         f"{prompted}, or --task reward for prompts after which the model is to write."
     )
+
+
+def _how_to_learn_chosen(columns: Mapping[str, Any]) -> str:
+    is_whole = "prompt" not in columns
+    if _is_chat(columns["chosen"]):
+        of_whole = "say --task chat --set run.objective.label_column=chosen"
+        return of_whole if is_whole else "put prompt and chosen into one column, messages"
+    option = "--task completion --set run.objective.label_column=chosen"
+    return f"say {option}" if not is_whole else "say --task lm --set 'run.objective.template=\"{chosen}\"'"
 
 
 def _columns(splits: Splits) -> dict[str, Any]:
