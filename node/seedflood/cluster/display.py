@@ -224,7 +224,7 @@ def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
         console.print(f"The reward is the mean of {texts:,} texts after {counts['rows']:,} rows for validation.")
     if halvings := (first := result["nodes"][0]).get("rate_halvings"):
         steps = ", ".join(map(str, first["control_steps"]))
-        console.print(f"The hosts learned too fast: they halved the learning rate {halvings} times (steps {steps}).")
+        console.print(f"The learning rate was too high: it was halved until it was 1/{2**halvings} (steps {steps}).")
     if result["digests_equal"]:
         console.print("[green]All replicas are equal: one digest.[/]")
     elif not is_sound(result):
