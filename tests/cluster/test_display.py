@@ -31,7 +31,8 @@ def shown(**facts):
 
 def test_that_the_rate_was_halved_is_told():
     node = {"digest": "ab" * 32, "rate_halvings": 2, "control_steps": [0, 130]}
-    assert "halved until it was 1/4 (steps 0, 130)" in shown(digests_equal=True, node=node)
+    assert "halved until it was 1/4 (steps 0, 130)." in shown(digests_equal=True, node=node)
+    assert "halved until it was 1/4." in shown(digests_equal=True, node=node | {"control_steps": []})
 
 
 def test_an_algorithm_needs_no_digest():

@@ -62,6 +62,11 @@ def test_all_hosts_have_the_same_two_runs_and_the_first_alone_evaluates_on_the_w
     assert every == [[True, True], [False, False]]
 
 
+def test_a_wrong_setting_is_not_said_to_be_in_a_file_that_nobody_wrote(plan, tmp_path):
+    with pytest.raises(ConfigError, match=r'^\[run\] has no key "stepz"'):
+        write_settings(replace(plan, overrides={"run": {"stepz": 3}}, then=None), tmp_path)
+
+
 def test_a_second_run_of_other_hosts_is_refused_for_it_would_wait_for_ever(plan, tmp_path):
     with pytest.raises(ConfigError, match="the run of --then is for 3 hosts, and 2 train here"):
         write_settings(replace(plan, then={"run": {"clients": 3}}), tmp_path)

@@ -10,16 +10,12 @@ from seedflood.identity import verify
 from seedflood.protocol.seedflood.messages import LOSS_BYTES
 
 RUN = {"steps": 80, "train_examples": 64}
-ESTIMATES = {
-    "two-sided": {},
-    "one-sided, delayed": {"estimate": "one-sided", "local_steps": 2, "delay": 1},
-    "gradient in local steps": {
-        "estimate": "gradient",
-        "rank": 4,
-        "refresh_period": 16,
-        "local_steps": 2,
-    },
-}
+GRADIENT = {"estimate": "gradient", "rank": 4, "refresh_period": 16, "local_steps": 2}
+ESTIMATES = (
+    pytest.param({}, id="two-sided", marks=pytest.mark.long),
+    pytest.param({"estimate": "one-sided", "local_steps": 2, "delay": 1}, id="one-sided, delayed"),
+    pytest.param(GRADIENT, id="gradient in local steps", marks=pytest.mark.long),
+)
 
 
 def forge(daemon):
@@ -42,13 +38,7 @@ def forge(daemon):
     trainer.measure = measure_and_forge
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param(changes, id=name, marks=() if name == "one-sided, delayed" else pytest.mark.long)
-        for name, changes in ESTIMATES.items()
-    ],
-)
+@pytest.mark.parametrize("changes", ESTIMATES)
 async def test_a_forger_is_named_by_all_others_and_nobody_else_is(cluster, changes):
     run = {**RUN, "clients": 3, **changes}
     a = await cluster.start("a", [], run, {"shard": "1/3", "audit": 1.0})

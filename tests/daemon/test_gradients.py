@@ -13,11 +13,6 @@ from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX
 from seedflood.protocol.seedflood.payload import encode_loss
 
-
-def long(*values):
-    return pytest.param(*values, marks=pytest.mark.long)
-
-
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
     "adam and local steps": {"local_steps": 2},
@@ -114,7 +109,10 @@ def ended(results):
     return results[0]["steps"]
 
 
-@pytest.mark.parametrize("changes", [{}, long({"delay": 2}), long({"local_steps": 2})])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, pytest.param({"delay": 2}, marks=pytest.mark.long), pytest.param({"local_steps": 2}, marks=pytest.mark.long)],
+)
 async def test_a_run_that_learns_no_more_stops_on_all_hosts_at_one_step(cluster, changes):
     hosts = await cluster.ring(3, {**STOPPING, **changes})
     results = await cluster.finish()

@@ -75,11 +75,8 @@ def init(
     layers += [{} if task is None else {"objective": {"task": task}}]
     layers += [{} if estimate is None else {"seedflood": {"estimate": estimate}}, given.get("run", {})]
     tables, planned = merge(*layers), plan.parse_hosts(hosts, relay or ())
-    if data is not None and Path(divide_data(data)[0]).exists():  # elsewhere it may be on the hosts alone
-        tables = merge({"objective": guessed(data, tables.get("objective", {}))}, tables)
-        typer.echo(f"{data}: task {tables['objective'].get('task', EMBEDDED)}")
-    elif data not in (None, EMBEDDED) and "task" not in tables.get("objective", {}) and tables.get("mode") != "gasloc":
-        raise UsageError(f"{data} is not here, so its rows do not tell the task: name it with --task.")
+    if data not in (None, EMBEDDED):
+        tables = _with_task(tables, data)
     if plan.is_on_this_machine(planned):
         told = detach({"run": tables, "node": {} if data is None else {"data": data}}, Path())
         tables, data = told["run"], told["node"].get("data")
@@ -93,6 +90,17 @@ def init(
     typer.echo(f"then, in the folder on each host: {typed('seedflood-node')} --peers {plan.PEERS_FILE}")
     if relay:
         typer.echo(f"on a relay: {typed('seedflood')} relay --peers {plan.PEERS_FILE}")
+
+
+def _with_task(run: dict[str, Any], data: str) -> dict[str, Any]:
+    """The tables of a run, and what is guessed of rows that are here; they may be on the hosts alone."""
+    said = run.get("objective", {})
+    if Path(divide_data(data)[0]).exists():
+        run = merge({"objective": guessed(data, said)}, run)
+        typer.echo(f"{data}: task {run['objective']['task']}")
+    elif "task" not in said and run.get("mode") != "gasloc":  # which learns any text
+        raise UsageError(f"{data} is not here, so its rows do not tell the task: name it with --task.")
+    return run
 
 
 def invite(

@@ -124,7 +124,7 @@ def _with_card(flags: dict[str, Any], task: str | None, data: str | None, folder
     the folder does, if they can be, else as is guessed."""
     said = flags.get("run", {}).get("objective", {})
     of_card = told_objective(folder) if task is None and not said.keys() & READ_BY else {}
-    if data is None and task is None and not (of_card.keys() | said.keys()) & {"task"}:
+    if data is None and task is None and "task" not in {**of_card, **said}:
         raise UsageError("name rows with --data, or with --task a task that has its own, as sst2.")
     if of_card:
         with suppress(ConfigError, DataError):

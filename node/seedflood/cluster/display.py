@@ -223,8 +223,9 @@ def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
     if texts := (counts := result["nodes"][0].get("evaluated", {})).get("texts"):
         console.print(f"The reward is the mean of {texts:,} texts after {counts['rows']:,} rows for validation.")
     if halvings := (first := result["nodes"][0]).get("rate_halvings"):
-        steps = ", ".join(map(str, first["control_steps"]))
-        console.print(f"The learning rate was too high: it was halved until it was 1/{2**halvings} (steps {steps}).")
+        steps = ", ".join(map(str, first["control_steps"]))  # none if a node was started again since
+        at = f" (steps {steps})" if steps else ""
+        console.print(f"The learning rate was too high: it was halved until it was 1/{2**halvings}{at}.")
     if result["digests_equal"]:
         console.print("[green]All replicas are equal: one digest.[/]")
     elif not is_sound(result):

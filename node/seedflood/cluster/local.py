@@ -168,8 +168,7 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
     relays = [result for result in results if result.get("role") == "relay"]
     results = [result for result in results if result.get("role") != "relay"]
     figures = [key for key in results[0] if key.endswith(("_before", "_after"))]
-    of_control = ("rate_halvings", "control_steps")
-    of_mode = ("evaluated", "digest", *of_control, "consensus_distance", "tokens")
+    of_mode = ("evaluated", "digest", "rate_halvings", "control_steps", "consensus_distance", "tokens")
     keys = ("name", "steps", "spent_seconds", *figures, *of_mode, "links")
     run: dict[str, Any] = {
         "run_id": results[0]["run_id"],

@@ -408,12 +408,12 @@ class Link:
 
 
 def _why(error: BaseException) -> str:
+    if isinstance(error, grpc.aio.InternalError):  # its text shows objects
+        return CUT
     if isinstance(error, grpc.aio.AioRpcError) and error.details() == NO_REASON:
         return CUT
     if isinstance(error, grpc.aio.AioRpcError):
         facts = refusal.parse(error.details()) or {"message": error.details()}
         text = plain(str(facts.get("message")), refusal.TEXT_CHARACTERS_MAX)
         return f"{error.code().name.lower().replace('_', ' ')}: {text}"
-    if isinstance(error, grpc.aio.InternalError):  # its text shows objects
-        return CUT
     return f"broken: {error}" if str(error) else "broken"
