@@ -56,6 +56,10 @@ def test_rows_without_what_a_score_needs_are_refused_by_line(guess):
             {"instruction": "a", "response": "b"},
             {"task": "completion", "template": "{instruction}\n", "label_column": "response"},
         ),
+        (
+            {"prompt": "a", "response": "b"},
+            {"task": "completion", "template": "{prompt}\n", "label_column": "response"},
+        ),
         ({"text": "a"}, {"task": "lm"}),
         ({"text": "a", "url": "b"}, {"task": "lm"}),
     ],

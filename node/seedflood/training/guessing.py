@@ -42,7 +42,7 @@ RIGHT_ANSWERS = "answer", "solution", "completion"
 """Of rows whose answers are rewarded: the prompt, and what is right."""
 
 CONTEXTS, ANSWERS = ("input", "context"), ("output", "response")
-"""Beside an `instruction`: what it is about, and what is learned."""
+"""Beside an `instruction`, or a `prompt`: what it is about, and what is learned."""
 
 CHOICES = ("choices", "options", "endings", "candidates")
 """Columns that hold a list of answers, of which the label names one."""
@@ -107,9 +107,10 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
                 "of them by --task completion."
             )
         return {"task": "completion"}
-    if not is_prompted and "instruction" in columns and (answer := _first_of(ANSWERS, columns)):
+    prompt = _first_of(("instruction",) if "label" in columns else ("instruction", "prompt"), columns)
+    if not is_prompted and prompt and (answer := _first_of(ANSWERS, columns)):
         context = _first_of(CONTEXTS, columns)
-        template = "{instruction}\n" + (f"{{{context}}}\n" if context else "")
+        template = f"{{{prompt}}}\n" + (f"{{{context}}}\n" if context else "")
         return {"task": "completion", "template": template, "label_column": answer}
     label: str | None = said.get("label_column") or _label_column(splits, is_prompted=is_prompted)
     strings = [name for name, value in columns.items() if isinstance(value, str) and name != label]
