@@ -1,6 +1,5 @@
 """Real `seedflood-node` processes on loopback, watched through the logs that operators read and through /proc."""
 
-import hashlib
 import json
 import os
 import signal
@@ -13,13 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
+from seedflood.cluster.plan import secret_of
 from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, spell
 from seedflood.host.places import KEY_FILE
-from seedflood.identity import FRESH_SUFFIX, Identity
+from seedflood.identity import write_key
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "run": {"model": "embedded", "task": "embedded"},
@@ -137,7 +134,7 @@ class Cluster:
         for k in range(nodes):
             folder = home / f"node-{k + 1}"
             folder.mkdir(parents=True)
-            _write_key(folder / "state" / KEY_FILE, f"{run.get('seed', 1)} {k}")
+            write_key(folder / "state" / KEY_FILE, secret_of(run.get("seed", 1), k))
             own = {"name": folder.name, "listen": f"127.0.0.1:{ports[k]}", "state": str(folder / "state")}
             sections = {
                 "run": RunSettings.place({**SECTIONS["run"], **run}),
@@ -159,17 +156,6 @@ class Cluster:
                 node.process.terminate()
         for node in self.nodes:
             node.stop(signal.SIGKILL if error is not None else signal.SIGTERM)
-
-
-def _write_key(path: Path, seed: str) -> None:
-    """A key that follows from the seed, and is marked as never used. Which rows a host takes, and in which directions
-    it looks, follow from its key, so a run with a key by chance would not learn the same if it is measured again."""
-    key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(seed.encode()).digest())
-    path.parent.mkdir()
-    path.touch(0o600)
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    mark = f"{Identity(key).fingerprint} {path.stat().st_ctime_ns}"
-    path.with_name(path.name + FRESH_SUFFIX).write_text(mark)
 
 
 def resident_bytes(pid: int | None = None) -> int:

@@ -58,7 +58,7 @@ class Identity:
         path = Path(path)
         try:
             if not path.exists():
-                _create(path)
+                write_key(path)
             identity = cls(_load(path))
             identity._find_mark(path, run)
             return identity
@@ -136,10 +136,11 @@ def _mark_of(path: Path, run: str) -> Path:
     return path.with_name(path.name + FRESH_SUFFIX + (f".{run}" if run else ""))
 
 
-def _create(path: Path) -> None:
-    """Makes a key file atomically. If another process was faster, its key stays."""
+def write_key(path: Path, secret: bytes | None = None) -> None:
+    """Makes a key file atomically, and marks it as never used. If another process was faster, its key stays. secret: 32
+    bytes from which the key follows (default: drawn by the operating system). Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    key = Ed25519PrivateKey.generate()
+    key = Ed25519PrivateKey.generate() if secret is None else Ed25519PrivateKey.from_private_bytes(secret)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     with contextlib.suppress(FileExistsError):
         with durable.draft(path, is_contested=True) as draft:

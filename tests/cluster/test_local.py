@@ -20,7 +20,9 @@ from seedflood.cluster.plan import ClusterPlan, write_settings
 from seedflood.cluster.processes import start_nodes
 from seedflood.config import detach, load_course
 from seedflood.errors import ConfigError, SeedfloodError
+from seedflood.host.places import KEY_FILE
 from seedflood.host.seedflood.engine import WORTHLESS
+from seedflood.identity import Identity
 
 
 @pytest.fixture
@@ -70,6 +72,18 @@ def test_a_wrong_setting_is_not_said_to_be_in_a_file_that_nobody_wrote(plan, tmp
 def test_a_second_run_of_other_hosts_is_refused_for_it_would_wait_for_ever(plan, tmp_path):
     with pytest.raises(ConfigError, match="the run of --then is for 3 hosts, and 2 train here"):
         write_settings(replace(plan, then={"run": {"clients": 3}}), tmp_path)
+
+
+def test_what_keys_decide_follows_from_the_seed_so_a_run_can_be_repeated(plan, tmp_path):
+    """Rows and directions do."""
+    origins = {}
+    for name, seed in (("first", 1), ("again", 1), ("other", 2)):
+        folders = write_settings(replace(plan, seed=seed, then=None), tmp_path / name)
+        identities = [Identity.load_or_create(folder / "state" / KEY_FILE) for folder in folders]
+        assert all(one.is_fresh for one in identities)
+        origins[name] = [one.origin for one in identities]
+    assert origins["first"] == origins["again"]
+    assert len({*origins["first"], *origins["other"]}) == 4
 
 
 @pytest.mark.parametrize("event", [WORTHLESS, "score of a text took too long"])

@@ -1,5 +1,6 @@
 """What a local cluster runs: a folder with a peers.toml for each node, all checked before anything is started."""
 
+import hashlib
 import os
 import tempfile
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from seedflood.cluster.ports import reserve_ports
 from seedflood.cluster.topology import TopologyName, make_topology
 from seedflood.config import PREVIOUS, RunSettings, check_course, detach, load_course, merge, spell
 from seedflood.errors import ConfigError
+from seedflood.host.places import KEY_FILE
+from seedflood.identity import write_key
 
 THEN_FILE = "then.toml"
 
@@ -81,8 +84,16 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]
             check_course(course)
         except ConfigError as error:  # nobody has written this file
             raise ConfigError(str(error).removeprefix(f"{folder / 'peers.toml'}: ")) from None
+        first = course[0]
+        write_key(first.key_folder / KEY_FILE, secret_of(first.settings.run.seed, k))
         written[folder] = tuple(stage.settings.run.steps for stage in course)
     return written
+
+
+def secret_of(seed: int, k: int) -> bytes:
+    """What the key of a node on this machine follows from: 32 bytes. Which rows a host takes, and in which directions
+    it looks, follow from its key. So with keys by chance two runs of one seed would not end with the same model."""
+    return hashlib.sha256(f"seedflood local {seed} {k}".encode()).digest()
 
 
 def _told(plan: ClusterPlan, k: int) -> dict[str, Any]:
