@@ -120,7 +120,7 @@ class RunSettings(Section):
         description="Public key of the operator, 64 hex digits: only hosts on the roster that it signed take part "
         "(default: the run is open).",
     )
-    seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the run: whatever is drawn follows from it, and from the keys of hosts.")
+    seed: int = Field(1, ge=0, le=2**63 - 1, description="Whatever is drawn follows from it, and from the hosts' keys.")
     clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")
     steps: int = Field(400, ge=1, le=2**40, description="Length of the run.")
     batch_size: int = Field(
