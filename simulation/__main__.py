@@ -10,7 +10,7 @@ from seedflood.cli.faults import run_command
 from seedflood.cli.options import EPILOG, JsonOption, table_console
 from seedflood.cluster.topology import TopologyName
 from seedflood.errors import DivergenceError, UsageError
-from seedflood.protocol.seedflood.window import WindowRule
+from seedflood.protocol.seedflood.rules import WindowRule
 from simulation.gasloc.profiles import PROFILES as GASLOC_PROFILES
 from simulation.runs import parse_seeds, show_sweep
 from simulation.seedflood.profiles import PROFILES

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from seedflood.cluster.topology import make_topology
 from seedflood.errors import UsageError
+from seedflood.protocol.seedflood.rules import WindowRule
 from seedflood.protocol.seedflood.watch import MEND_SECONDS_MAX
-from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import Patience
 from simulation import runs
 from simulation.climate import Climate, draw_climate

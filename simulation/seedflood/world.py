@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
-from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.window import WindowRule
+from seedflood.protocol.seedflood.rules import Rules, WindowRule
 from seedflood.protocol.swarm.rules import Patience
 from simulation.network import Weather
 from simulation.notary import make_keys

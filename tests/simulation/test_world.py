@@ -3,8 +3,8 @@
 import pytest
 from worlds import STORMY, Witness, make_world, run_to_the_end, run_world
 
-from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.payload import Coefficients, Sparse
+from seedflood.protocol.seedflood.window import OpenWindows
 from simulation.network import Weather
 from simulation.work import Pace
 from simulation.world import Everyone

@@ -4,6 +4,7 @@ taken."""
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from origins import make_rules
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.seedflood.messages import Bundle
@@ -18,8 +19,9 @@ def bundle(origin, step):
     return Bundle(origin, step, ((step, origin),))
 
 
-def window(step, rule):
-    return Window(step, step, 0.0, rule, CLIENTS, 60.0)
+def take(pending, step, rule, reason="all heard"):
+    """What is applied with the window of this step when it closes."""
+    return pending.take_window(Window(step, step, 0.0), make_rules(CLIENTS, window=rule), reason, 1.0)
 
 
 def names(closed):
@@ -31,7 +33,7 @@ def test_a_strict_window_takes_its_own_round_and_what_came_late_and_nothing_more
     pending = Pending()
     pending.add(bundle(*name) for name in there)
     due = sorted(name for name in there if name[1] <= step)
-    assert names(pending.take_window(window(step, "strict"), "all heard", 1.0)) == due
+    assert names(take(pending, step, "strict")) == due
     assert len(pending) == len(there) - len(due)
     assert {(one.origin, one.step) for one in pending} == there - set(due)
 
@@ -40,7 +42,7 @@ def test_a_strict_window_takes_its_own_round_and_what_came_late_and_nothing_more
 def test_a_window_that_does_not_wait_takes_whatever_has_arrived(there, step):
     pending = Pending()
     pending.add(bundle(*name) for name in there)
-    assert names(pending.take_window(window(step, "none"), "no waiting", 1.0)) == sorted(there)
+    assert names(take(pending, step, "none", "no waiting")) == sorted(there)
     assert len(pending) == 0
 
 
@@ -52,7 +54,7 @@ def test_what_a_fast_host_says_does_not_pile_up(rule):
         pending.add(bundle(1, said + k) for k in range(200))
         pending.add(bundle(origin, step) for origin in range(2, CLIENTS + 1))
         said += 200
-        closed = pending.take_window(window(step, rule), "all heard", 1.0)
+        closed = take(pending, step, rule)
         assert {(o, step) for o in range(2, CLIENTS + 1)} <= set(names(closed))
         assert len(pending) <= AHEAD_BUNDLES * CLIENTS
     pending.take_before(said)
@@ -62,7 +64,7 @@ def test_what_a_fast_host_says_does_not_pile_up(rule):
 def test_a_bounded_window_leaves_to_later_ones_what_is_a_few_rounds_ahead():
     pending = Pending()
     pending.add(bundle(origin, step) for origin in range(1, CLIENTS + 1) for step in range(AHEAD_BUNDLES // 2))
-    closed = pending.take_window(window(3, "bounded"), "all heard", 1.0)
+    closed = take(pending, 3, "bounded")
     assert {update.step for update in closed.updates} == {0, 1, 2, 3}
 
 
@@ -81,7 +83,7 @@ def test_taking_costs_what_is_taken(there, early, later):
     pending = Counted()
     pending.add(bundle(*name) for name in there)
     for step in sorted([early, later]):
-        pending.take_window(window(step, "bounded"), "all heard", 1.0)
+        take(pending, step, "bounded")
         pending.take_before(step + 1)
     assert len(looked_at) == len(there) - len(pending)
 

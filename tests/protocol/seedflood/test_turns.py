@@ -11,7 +11,8 @@ from origins import A, B, make_rules
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.turns import ALL, Turns
-from seedflood.protocol.seedflood.window import Window
+from seedflood.protocol.seedflood.window import OpenWindows
+from seedflood.protocol.swarm.liveness import Liveness
 from seedflood.protocol.swarm.membership import Membership
 
 origins = st.integers(0, 2**64 - 1)
@@ -57,9 +58,10 @@ def test_about_as_many_measure_a_round_as_shall():
 
 
 def make_window(rules, step, *heard):
-    window = Window(step, step, 0.0, "strict", 2, 0.0, rules.turns)
-    window.expect(Membership([A.member(), B.member()]), Frontier(heard))
-    return window
+    both = Membership([A.member(), B.member()])
+    windows = OpenWindows(rules, both, Frontier(heard), Liveness(), lambda: 0.0)
+    windows.open(step, 0.0)
+    return windows.oldest
 
 
 def test_a_window_waits_for_those_who_measure_it_and_for_what_they_owe_of_earlier_ones():

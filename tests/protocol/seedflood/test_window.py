@@ -3,27 +3,43 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from origins import A, B, C, D, E
+from origins import A, B, C, D, E, make_rules
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.window import Window, is_heard
+from seedflood.protocol.seedflood.window import OpenWindows, is_heard
 from seedflood.protocol.swarm.delays import BOUND_SECONDS_MAX, HOP_SECONDS_MIN, bound_seconds
 from seedflood.protocol.swarm.gate import stand_in
-from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX
+from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 
 BOTH = Membership([A.member(), B.member()])
 
 
-def make_window(rule, *, heard=(A,), clients=2, membership=BOTH, step=0, opened_at=10.0, until_joined=50.0):
-    window = Window(step, step, opened_at, rule, clients, until_joined)
-    window.expect(membership, Frontier(origin.held(step + 1) for origin in heard))
-    return window
+class OneWindow:
+    """A node with one open window. bound: of two seconds."""
+
+    def __init__(self, rule, frontier, membership=BOTH, *, clients=2, step=0, steps=1, opened_at=10.0):
+        rules = make_rules(clients, window=rule, local_steps=steps)
+        self.all = OpenWindows(rules, membership, frontier, Liveness(), lambda: 2.0, until_joined=50.0)
+        self.all.open(step, opened_at)
+        self.frontier, self.window, self.wake_at = frontier, self.all.oldest, self.all.wake_at
+
+    @property
+    def waiting(self):
+        return self.window.waiting
+
+    def close_reason(self, now):
+        return self.all.close_reason(self.window, now)
+
+    def hear(self, origin, *held):
+        """This is held of the origin now."""
+        self.frontier.add_held(held)
+        self.all.hear(origin.id, 10.0)
 
 
-def two_seconds():
-    return 2.0
+def make_window(rule, *, heard=(A,), step=0, **more):
+    return OneWindow(rule, Frontier(origin.held(step + 1) for origin in heard), step=step, **more)
 
 
 @pytest.mark.parametrize(
@@ -47,44 +63,44 @@ def test_no_claim_of_slow_hops_or_long_ways_makes_the_bound_longer_than_a_suspic
 
 @pytest.mark.parametrize("rule", ["strict", "bounded"])
 def test_a_window_closes_when_all_were_heard(rule):
-    assert make_window(rule, heard=(A, B)).close_reason(BOTH, 10.0, two_seconds) == "all heard"
+    assert make_window(rule, heard=(A, B)).close_reason(10.0) == "all heard"
 
 
 def test_strict_waits_for_ever():
     window = make_window("strict")
-    assert window.close_reason(BOTH, 1e12, two_seconds) is None
-    assert window.wake_at(BOTH, two_seconds) == math.inf
+    assert window.close_reason(1e12) is None
+    assert window.wake_at() == math.inf
 
 
 def test_bounded_closes_at_the_bound_and_not_before():
     window = make_window("bounded")
-    assert window.close_reason(BOTH, 11.999, two_seconds) is None
-    assert window.close_reason(BOTH, 12.0, two_seconds) == "bound"
-    assert window.wake_at(BOTH, two_seconds) == 12.0
+    assert window.close_reason(11.999) is None
+    assert window.close_reason(12.0) == "bound"
+    assert window.wake_at() == 12.0
 
 
 def test_none_closes_at_once():
-    assert make_window("none").close_reason(BOTH, 10.0, two_seconds) == "no waiting"
+    assert make_window("none").close_reason(10.0) == "no waiting"
 
 
 @pytest.mark.parametrize("rule", ["bounded", "none"])
 def test_no_window_closes_before_all_joined_or_patience_ended(rule):
     window = make_window(rule, heard=(A, B), clients=3)
-    assert window.close_reason(BOTH, 49.999, two_seconds) is None
-    assert window.close_reason(BOTH, 50.0, two_seconds) is not None
-    assert window.wake_at(BOTH, two_seconds) == 50.0
+    assert window.close_reason(49.999) is None
+    assert window.close_reason(50.0) is not None
+    assert window.wake_at() == 50.0
 
 
 def test_strict_waits_for_ever_for_those_that_never_joined():
     window = make_window("strict", heard=(A, B), clients=3)
-    assert window.close_reason(BOTH, 1e12, two_seconds) is None
+    assert window.close_reason(1e12) is None
 
 
 def test_an_origin_that_does_not_take_part_yet_is_waited_for_as_unjoined():
     membership = Membership([A.member(), B.member(first_step=STEP_MAX)])
     window = make_window("strict", membership=membership)
     assert window.waiting == set()
-    assert window.close_reason(membership, 10.0, two_seconds) is None
+    assert window.close_reason(10.0) is None
 
 
 @given(
@@ -97,30 +113,29 @@ def test_an_origin_that_does_not_take_part_yet_is_waited_for_as_unjoined():
 def test_a_window_that_does_not_close_now_says_a_later_time_at_which_it_does(rule, heard, clients, opened_at, now):
     window = make_window(rule, heard=heard, clients=clients, opened_at=opened_at)
     now = max(now, opened_at)
-    if window.close_reason(BOTH, now, two_seconds) is None:
-        wake_at = window.wake_at(BOTH, two_seconds)
+    if window.close_reason(now) is None:
+        wake_at = window.wake_at()
         assert wake_at > now
-        assert wake_at == math.inf or window.close_reason(BOTH, wake_at, two_seconds) is not None
+        assert wake_at == math.inf or window.close_reason(wake_at) is not None
 
 
 def test_hearing_one_takes_it_off_the_list():
     window = make_window("strict")
     assert window.waiting == {B.id}
-    window.hear(B.id, BOTH, Frontier([B.held(1)]))
+    window.hear(B, B.held(1))
     assert window.waiting == set()
 
 
 def test_hearing_another_step_or_a_stranger_changes_nothing():
     window = make_window("strict", step=4)
-    window.hear(B.id, BOTH, Frontier([B.held(4)]))
-    window.hear(C.id, BOTH, Frontier([C.held(9)]))
+    window.hear(B, B.held(4))
+    window.hear(C, C.held(9))
     assert window.waiting == {B.id}
 
 
 def test_who_leaves_is_not_waited_for():
-    window = make_window("strict", step=4)
-    window.expect(Membership([A.member(), B.member(version=1, last_step=3)]), Frontier([A.held(5)]))
-    assert window.waiting == set()
+    membership = Membership([A.member(), B.member(version=1, last_step=3)])
+    assert make_window("strict", step=4, membership=membership).waiting == set()
 
 
 @pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True), ("none", True)])
@@ -135,9 +150,10 @@ def test_an_earlier_bundle_that_is_still_on_its_way_keeps_only_strict_windows_op
 
 @pytest.mark.parametrize("rule", ["strict", "bounded", "none"])
 def test_what_was_lost_before_an_origin_takes_part_is_not_waited_for(rule):
-    window = make_window(rule, step=6)
     returned = Membership([A.member(), B.member(version=1, first_step=5)])
-    window.hear(B.id, returned, Frontier([B.held(3, (5, 6))]))
+    window = make_window(rule, step=6, membership=returned)
+    assert window.waiting == {B.id}
+    window.hear(B, B.held(3, (5, 6)))
     assert window.waiting == set()
 
 
@@ -153,11 +169,11 @@ def test_a_step_lacks_exactly_if_the_origin_is_not_heard(rule, held, joined, fir
     frontier = Frontier()
     for step in held:
         frontier.add(B.id, step, step)
-    window = Window(first, first + more, 0.0, rule, 2, 0.0)
-    lacking = window.first_lacking(B.id, membership, frontier)
-    start = min(joined, window.last)
-    assert (lacking is None) == is_heard(frontier, B.id, start, window.last, rule)
-    assert lacking is None or (start <= lacking <= window.last and not frontier.holds(B.id, lacking))
+    windows, last = OneWindow(rule, frontier, membership, step=first, steps=more + 1), first + more
+    lacking = windows.all.first_lacking(windows.window, B.id)
+    start = min(joined, last)
+    assert (lacking is None) == is_heard(frontier, B.id, start, last, rule)
+    assert lacking is None or (start <= lacking <= last and not frontier.holds(B.id, lacking))
 
 
 def closed(spoken, removed, listed, *, came=()):
@@ -180,13 +196,12 @@ def closed(spoken, removed, listed, *, came=()):
 )
 def test_a_strict_run_begins_with_all_whom_the_roster_lists(known, is_open):
     first = make_window("strict", heard=(A, B, D), clients=3, membership=known)
-    assert first.is_waiting_for_joins(known, 1000.0) is is_open
-    assert (first.close_reason(known, 1000.0, two_seconds) is None) is is_open
-    assert first.unjoined(known) == is_open
+    assert first.all.is_waiting_for_joins(first.window, 1000.0) is is_open
+    assert (first.close_reason(1000.0) is None) is is_open
+    assert first.all.unjoined(first.window) == is_open
 
 
 def test_who_was_removed_before_it_came_holds_up_no_later_window():
     known = closed([A, B], removed=[C], listed=3)
-    assert make_window("strict", heard=(A, B), clients=3, membership=known, step=4).close_reason(
-        known, 10.0, two_seconds
-    )
+    window = make_window("strict", heard=(A, B), clients=3, membership=known, step=4)
+    assert window.close_reason(10.0)

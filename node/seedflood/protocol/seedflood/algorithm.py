@@ -18,7 +18,6 @@ from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Updates, Votes
-from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.outputs import (
     Answer,
     CutOff,
@@ -36,6 +35,7 @@ from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Remains, Rows, Stated, pack, stated
 from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_votes
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
+from seedflood.protocol.seedflood.window import OpenWindows
 from seedflood.protocol.swarm.algorithm import Algorithm
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.swarm.outputs import Outbox, Record
@@ -297,8 +297,8 @@ class SeedFlood(Algorithm):
 
     def describe(self, view: View) -> View:
         """Adds the open window, what is held of every origin, and how far the node has caught up."""
-        duplicates, window = self.holdings.duplicates * self.rules.local_steps, self.windows.oldest
-        view = add_to_view(view, self._presence, self.exchange, self.frontier, window, duplicates=duplicates)
+        duplicates = self.holdings.duplicates * self.rules.local_steps
+        view = add_to_view(view, self._presence, self.exchange, self.frontier, self.windows, duplicates=duplicates)
         view = replace(add_removals(view, self.ends, self._membership), steps=self.ending.steps)
         voting = self.exchange.voting
         return add_votes(view, self.holdings.certificates, voting.misvoting.values())

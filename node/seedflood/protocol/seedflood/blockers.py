@@ -15,11 +15,10 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
-from seedflood.protocol.seedflood.open_windows import OpenWindows
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.seedflood.window import Window
+from seedflood.protocol.seedflood.window import OpenWindows, Window
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
@@ -118,11 +117,11 @@ class Blockers:
         membership, liveness = self._presence.membership, self._presence.liveness
         if self._rules.window != "none":
             for origin in sorted(window.waiting, key=membership.name):
-                step = window.first_lacking(origin, membership, self._frontier)
+                step = self._windows.first_lacking(window, origin)
                 since = liveness.missing_since.get(origin, now)
                 yield Blocker("window", origin, membership.name(origin), step, since)
-        if window.is_waiting_for_joins(membership, now):
-            yield from self._joins(window.unjoined(membership), window.opened_at)
+        if self._windows.is_waiting_for_joins(window, now):
+            yield from self._joins(self._windows.unjoined(window), window.opened_at)
 
     def _while_finishing(self, now: float) -> Iterator[Blocker]:
         """What keeps a run from ending: updates that are missing, neighbours that are away or have not said that they

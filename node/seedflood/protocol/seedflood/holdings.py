@@ -160,7 +160,7 @@ class Holdings:
 
     def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
         """The window has closed: applies what has come for it, and logs who was heard."""
-        closed = self.pending.take_window(window, reason, now)
+        closed = self.pending.take_window(window, self._rules, reason, now)
         self.apply(closed)
         outputs = self._outbox.outputs
         silent = presence.liveness.suspects

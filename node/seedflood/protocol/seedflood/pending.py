@@ -15,6 +15,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
+from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import Window
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.outputs import Event
@@ -71,12 +72,12 @@ class Pending:
         """Takes everything below these steps, given by origin, outside of any window; None if there is nothing."""
         return self._outside(self.drop(lambda bundle: bundle.last < ends.get(bundle.origin, 0)), 0)
 
-    def take_window(self, window: Window, reason: CloseReason, now: float) -> ClosedWindow:
+    def take_window(self, window: Window, rules: Rules, reason: CloseReason, now: float) -> ClosedWindow:
         """Takes what is applied with a window that closes now: its own updates, older ones that came late, and those of
         later rounds that may not wait."""
-        bundles = self._take(STEP_MAX if window.rule == "none" else window.last)
-        if window.rule == "bounded":
-            bundles += self._take(STEP_MAX, keep=AHEAD_BUNDLES * window.clients)
+        bundles = self._take(STEP_MAX if rules.window == "none" else window.last)
+        if rules.window == "bounded":
+            bundles += self._take(STEP_MAX, keep=AHEAD_BUNDLES * rules.clients)
         updates = _updates(bundles)
         return ClosedWindow(
             steps=(window.first, window.last),

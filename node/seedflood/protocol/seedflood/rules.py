@@ -1,14 +1,16 @@
 """What all nodes of a SeedFlood run agree on."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from seedflood.errors import ConfigError
 from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Telling
 from seedflood.protocol.seedflood.turns import Turns
-from seedflood.protocol.seedflood.window import WindowRule
 from seedflood.protocol.swarm.rules import SwarmRules
+
+WindowRule = Literal["strict", "bounded", "none"]
 
 AHEAD_BYTES, AHEAD_ROUNDS_MIN, AHEAD_ROUNDS_MAX = 16 << 20, 64, 4096
 """What one origin may have waiting in strict windows. Honest hosts are no further ahead than windows are open, but

@@ -12,16 +12,16 @@ from seedflood.protocol.seedflood.certificates import Certificates
 from seedflood.protocol.seedflood.ends import Ends
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.seedflood.window import Window
+from seedflood.protocol.seedflood.window import OpenWindows
 from seedflood.protocol.swarm.membership import NAMED_MAX, Membership
 from seedflood.protocol.swarm.presence import Presence
-from seedflood.protocol.view import CatchingUp, MemberView, RemovalView, View, WindowView
+from seedflood.protocol.view import CatchingUp, MemberView, RemovalView, View
 
 
 def add_to_view(
-    view: View, presence: Presence, exchange: Exchange, frontier: Frontier, window: Window | None, *, duplicates: int
+    view: View, presence: Presence, exchange: Exchange, frontier: Frontier, windows: OpenWindows, *, duplicates: int
 ) -> View:
-    """The view with all that SeedFlood knows. window: the oldest one that is open."""
+    """The view with all that SeedFlood knows."""
     relays = {member.origin for member in presence.membership.all() if stated(member).is_relay}
     return replace(
         view,
@@ -30,7 +30,7 @@ def add_to_view(
             replace(member, mark=_mark(member.origin, frontier, presence), is_relay=member.origin in relays)
             for member in view.members
         ),
-        window=_view_window(window, presence.membership, presence),
+        window=windows.view(),
         catching_up=_view_catching_up(exchange, frontier),
         duplicates=duplicates,
         equivocations=len(exchange.ends.proofs),
@@ -88,19 +88,6 @@ def add_votes(view: View, certificates: Certificates, misvoting: Iterable[str]) 
     names, wanted = sorted(misvoting), certificates.votes_wanted()
     figures = {**view.figures, "quorum": float(wanted), "hosts_with_other_sums": float(len(names))}
     return replace(view, figures=figures, words={**view.words, "other sums": ", ".join(names[:NAMED_MAX]) or "none"})
-
-
-def _view_window(window: Window | None, membership: Membership, presence: Presence) -> WindowView | None:
-    if window is None:
-        return None
-    return WindowView(
-        first=window.first,
-        last=window.last,
-        opened_at=window.opened_at,
-        expected=len(membership.expected(window.last)),
-        waiting=tuple(sorted(window.waiting)),
-        bound_seconds=presence.bound_seconds() if window.rule == "bounded" else None,
-    )
 
 
 def _view_catching_up(exchange: Exchange, frontier: Frontier) -> CatchingUp | None:
