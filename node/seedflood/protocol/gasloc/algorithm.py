@@ -15,6 +15,7 @@ for all (`choice`), before which all wait for each other again.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from seedflood.protocol.gasloc import orders
 from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
 from seedflood.protocol.gasloc.closing import closing_rounds
@@ -24,25 +25,6 @@ from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.joining import Joining
 from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.messages import Progress
-from seedflood.protocol.gasloc.orders import (
-    Adopted,
-    Answer,
-    Checkpointed,
-    Correct,
-    Drop,
-    Encode,
-    Encoded,
-    KeepCheckpoint,
-    KeptPart,
-    Mix,
-    Opened,
-    Ready,
-    Restore,
-    Restored,
-    Stepped,
-    TakeLocalSteps,
-    Taken,
-)
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
@@ -165,14 +147,14 @@ class Gasloc(Algorithm):
         self.ledger.recall(records)
         self.joining.recall(now)
         self._presence.declare(first_step=STEP_MAX)
-        self._outbox.order(Restore())
+        self._outbox.order(orders.Restore())
 
     def _restored(self, serial: int, round_: int) -> None:
         self.is_restored, self.joining.has_parameters = True, serial > 0
         self.agreement.has_result = round_ >= self._rules.rounds
         self.round = max(round_, self.ledger.last_round + 1)
         for partner, entry in self.ledger.restored(serial):
-            self._outbox.order(Correct(entry.round, partner, entry.weight))
+            self._outbox.order(orders.Correct(entry.round, partner, entry.weight))
 
     def leave(self) -> None:
         if self.life.phase is Phase.LEFT:
@@ -202,25 +184,25 @@ class Gasloc(Algorithm):
 
     # What the compute side answers
 
-    def answer(self, answer: Answer, now: float) -> None:
+    def answer(self, answer: orders.Answer, now: float) -> None:
         match answer:
-            case Restored(serial, round_):
+            case orders.Restored(serial, round_):
                 self._restored(serial, round_)
-            case Stepped():
+            case orders.Stepped():
                 self._stepped(now)
-            case Encoded(content):
+            case orders.Encoded(content):
                 self._encoded(content, now)
-            case KeptPart(round_, partner, digest, is_right):
+            case orders.KeptPart(round_, partner, digest, is_right):
                 self.exchange.kept(round_, partner, digest, is_right=is_right)
-            case Checkpointed(serial):
+            case orders.Checkpointed(serial):
                 self._checkpointed(serial)
-            case Opened(peer, copy, round_):
+            case orders.Opened(peer, copy, round_):
                 self.serve.opened(peer, copy, round_, now)
-            case Adopted(is_right):
+            case orders.Adopted(is_right):
                 self._adopted(is_right=is_right)
-            case Ready(content):
+            case orders.Ready(content):
                 self.agreement.published(content)
-            case Taken(result):
+            case orders.Taken(result):
                 self.agreement.taken(result)
 
     def _stepped(self, now: float) -> None:
@@ -250,7 +232,7 @@ class Gasloc(Algorithm):
         """Once our result is on the disk we state that we have ended. So hosts that go on
         with another run leave nobody behind."""
         for partner, round_ in self.ledger.checkpointed(serial):
-            self._outbox.order(Drop(round_, partner))
+            self._outbox.order(orders.Drop(round_, partner))
         if self.life.is_over and serial >= self.agreement.last_serial and not self._presence.ours.has_left:
             self._presence.declare(last_step=self._rules.steps - 1)
 
@@ -258,7 +240,7 @@ class Gasloc(Algorithm):
         self.fetch.adopted(is_right=is_right)
         if is_right:
             for partner, round_ in self.ledger.replaced():
-                self._outbox.order(Drop(round_, partner))
+                self._outbox.order(orders.Drop(round_, partner))
             self.joining.has_parameters = True
             self._keep_checkpoint(max(self.round, self.fetch.round))
 
@@ -376,7 +358,7 @@ class Gasloc(Algorithm):
     def _take_steps(self, round_: int, count: int, now: float) -> None:
         self.life.enter(Phase.TRAINING)
         self.is_computing, self._asked_at = True, (now, count)
-        self._outbox.order(TakeLocalSteps(round_, count))
+        self._outbox.order(orders.TakeLocalSteps(round_, count))
 
     def _prepare_exchange(self) -> None:
         """Our local steps are done, or we wait before the closing rounds: has our parameters encoded, with which the
@@ -402,7 +384,7 @@ class Gasloc(Algorithm):
                 self._begin_round(self.round, self._now)
                 return
         self.is_computing = True
-        self._outbox.order(Encode(self.round, self._rules.encoding_of(self.round)))
+        self._outbox.order(orders.Encode(self.round, self._rules.encoding_of(self.round)))
 
     def _go_on(self, now: float) -> None:
         """Goes on to the next round if the exchange is over, or can no longer take place."""
@@ -450,11 +432,11 @@ class Gasloc(Algorithm):
         partners = self._presence.membership.names(share.partner for share in shares)
         facts = {"partners": partners, "seconds": round(self.exchange.seconds, 3)}
         self._outbox.tell("round exchanged", "debug", round=self.round, **facts)
-        self._outbox.order(Mix(self.round, shares, has_momentum=not self._rules.is_closing(self.round)))
+        self._outbox.order(orders.Mix(self.round, shares, has_momentum=not self._rules.is_closing(self.round)))
 
     def _keep_checkpoint(self, round_: int) -> int:
         """Orders a checkpoint, and returns its serial. round_: the round with which to go on from it."""
         self._checkpoint_at = round_
         serial = self.ledger.take_serial()
-        self._outbox.order(KeepCheckpoint(serial, round_))
+        self._outbox.order(orders.KeepCheckpoint(serial, round_))
         return serial
