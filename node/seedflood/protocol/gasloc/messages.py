@@ -25,29 +25,20 @@ SIZE_MAX = 1 << 48
 class Kind(IntEnum):
     """The kind of a content."""
 
-    ROUND = 0
-    """The parameters of a round, for a partner."""
-    COPY = 1
-    """A checkpoint for a host that joins, or the replica with which all end."""
+    ROUND = 0  # the parameters of a round, for a partner
+    COPY = 1  # a checkpoint for a host that joins, or the replica with which all end
 
 
 class Reason(IntEnum):
     """Why an offer, or a request for a copy, is declined."""
 
-    PASSED = 0
-    """The round is over here, or the host is at another one."""
-    TAKEN = 1
-    """Others are our partners in this round."""
-    DOUBT = 2
-    """The outcome of the last exchange with this partner is not known yet."""
-    DISTRUST = 3
-    """What it sent before was not what it had offered."""
-    AWAY = 4
-    """The host joins, or has finished."""
-    LATE = 5
-    """The host has waited long enough."""
-    BUSY = 6
-    """The host serves another one, or has no copy."""
+    PASSED = 0  # the round is over here, or the host is at another one
+    TAKEN = 1  # others are our partners in this round
+    DOUBT = 2  # the outcome of the last exchange with this partner is not known yet
+    DISTRUST = 3  # what it sent before was not what it had offered
+    AWAY = 4  # the host joins, or has finished
+    LATE = 5  # the host has waited long enough
+    BUSY = 6  # the host serves another one, or has no copy
 
 
 class Progress(NamedTuple):
