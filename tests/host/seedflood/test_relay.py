@@ -1,8 +1,8 @@
 """A relay does not believe everything that it is told of its run."""
 
 from seedflood.config import Settings
+from seedflood.host.seedflood.flooding import make_rules
 from seedflood.host.seedflood.relay import RelayEngine
-from seedflood.host.seedflood.rules import make_rules
 from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.payload import PAIRS
 

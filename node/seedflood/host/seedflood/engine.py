@@ -16,11 +16,9 @@ from seedflood.errors import DivergenceError, SeedfloodError
 from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Shell
-from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.results import Results
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
-from seedflood.host.seedflood.flooding import FloodEngine
-from seedflood.host.seedflood.rules import make_rules
+from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.shares import Shares
 from seedflood.host.seedflood.work import Applied, Work
@@ -73,15 +71,7 @@ async def open_seedflood(
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
         _log.warning(say, dtype=node.dtype)
     hub.tell("opening the journal")
-    journal = undo.enter_context(
-        await asyncio.to_thread(  # checks every record: minutes, if there are many millions
-            BundleJournal.open,
-            node.state / JOURNAL_FILE,
-            run.run_id(),
-            trainer.base_digest,
-            refresh_period=run.seedflood.refresh_period,
-        )
-    )
+    journal = undo.enter_context(await asyncio.to_thread(open_journal, settings, trainer.base_digest))
     for one in journal.closed_epochs():
         await compute.run(partial(trainer.replica.adopt, one.epoch, one.coefficients, ()))
     return SeedfloodEngine(settings, trainer, journal)

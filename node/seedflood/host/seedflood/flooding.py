@@ -1,21 +1,49 @@
-"""What trainers and relays share: node, driver and journal of a host that passes on bundles."""
+"""What trainers and relays share: rules, journal, node and driver of a host that passes on bundles."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from seedflood.config import Settings
+from seedflood.config import RunSettings, Settings
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.places import RESULT_FILE
+from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
 from seedflood.host.report import Report
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Job
 from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow
+from seedflood.protocol.seedflood.rules import Rules
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.transport.budget import Use
+
+
+def make_rules(run: RunSettings, base_digest: bytes, form: Form) -> Rules:
+    """Raises ConfigError if a bundle would be too large."""
+    table = run.seedflood
+    return Rules(
+        run_id=run.run_id(),
+        base_digest=base_digest,
+        clients=run.clients,
+        steps=run.steps,
+        window=table.window,
+        local_steps=table.local_steps,
+        refresh_period=table.refresh_period,
+        epoch_bytes=form.epoch_bytes,
+        left_bytes=form.left_bytes,
+        telling=form.telling,
+        delay=table.delay,
+        step_reach=form.step_reach,
+        turn_rounds=table.turn_rounds(run.clients),
+    )
+
+
+def open_journal(settings: Settings, base_digest: bytes) -> BundleJournal:
+    """Checks every record: minutes, if there are many millions. Raises SeedfloodError."""
+    path, run = settings.node.state / JOURNAL_FILE, settings.run
+    return BundleJournal.open(path, run.run_id(), base_digest, refresh_period=run.seedflood.refresh_period)
 
 
 class FloodEngine(Engine):

@@ -20,9 +20,8 @@ from seedflood.errors import ConfigError, PeerError, RunMismatchError, Seedflood
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Shell
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.places import FORM_FILE, JOURNAL_FILE, told_result
-from seedflood.host.seedflood.flooding import FloodEngine
-from seedflood.host.seedflood.rules import make_rules
+from seedflood.host.places import FORM_FILE, told_result
+from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
 from seedflood.host.seedflood.seams import Adopt, Job, Replay
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
@@ -53,7 +52,7 @@ async def open_relay(
     settings: Settings, identity: Identity, _: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
 ) -> "RelayEngine":
     """Learns what the run is, if it is not known yet, and opens the journal. Raises SeedfloodError."""
-    run, path = settings.run, settings.node.state / FORM_FILE
+    path = settings.node.state / FORM_FILE
     try:
         kept = path.read_bytes()
         learned = kept[:BASE_DIGEST_BYTES], unpack_form(kept[BASE_DIGEST_BYTES:])
@@ -65,16 +64,8 @@ async def open_relay(
         hub.tell("learned the base model and the form of updates", "info", peer=name)
     except (OSError, PeerError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); delete it, and it is learned again.") from None
-    rules = make_rules(run, *learned)
-    journal = undo.enter_context(
-        await asyncio.to_thread(
-            BundleJournal.open,
-            settings.node.state / JOURNAL_FILE,
-            run.run_id(),
-            rules.base_digest,
-            refresh_period=rules.refresh_period,
-        )
-    )
+    rules = make_rules(settings.run, *learned)
+    journal = undo.enter_context(await asyncio.to_thread(open_journal, settings, rules.base_digest))
     if any(member.origin == identity.origin and member.has_spoken for member in journal.members()):
         raise ConfigError("this host has trained in this run, and others wait for it: give the relay another --state.")
     return RelayEngine(settings, rules, journal)
