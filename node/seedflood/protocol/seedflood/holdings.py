@@ -162,12 +162,8 @@ class Holdings:
         """The window has closed: applies what has come for it, and logs who was heard."""
         closed = self.pending.take_window(window, self._rules, reason, now)
         self.apply(closed)
-        outputs = self._outbox.outputs
-        silent = presence.liveness.suspects
-        is_news = self._is_news(closed.missing, now)
-        outputs.events.append(
-            describe_closing(closed, presence.membership, silent, presence.bound_seconds, is_news=is_news)
-        )
+        outputs, is_news = self._outbox.outputs, self._is_news(closed.missing, now)
+        outputs.events.append(describe_closing(closed, presence, is_news=is_news))
 
     def _is_news(self, missing: Iterable[OriginId], now: float) -> bool:
         """Does somebody begin to be missing, or are all back?"""

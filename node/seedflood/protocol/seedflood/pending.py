@@ -17,8 +17,8 @@ from seedflood.protocol.seedflood.messages import Bundle, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import Window
-from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.presence import Presence
 
 AHEAD_BUNDLES = 64
 """How many bundles per client may wait for later windows, where nodes do not wait for each other (26 KB)."""
@@ -127,28 +127,19 @@ def _updates(bundles: Iterable[Bundle]) -> tuple[Update, ...]:
     return tuple(update for bundle in bundles for update in bundle.updates())
 
 
-def describe_closing(
-    closed: ClosedWindow,
-    membership: Membership,
-    silent: Iterable[OriginId],
-    bound: Callable[[], float],
-    *,
-    is_news: bool,
-) -> Event:
-    """The line of the log about a closed window: who was heard, who was not, and why it closed now.
-
-    silent: the suspects, for whom it did not wait. bound: returns how many seconds a window waits at most.
-    is_news: is it worth the attention of people?
-    """
+def describe_closing(closed: ClosedWindow, presence: Presence, *, is_news: bool) -> Event:
+    """The line of the log about a closed window: who was heard, who was not, and why it closed now. is_news: is it
+    worth the attention of people?"""
+    name = presence.membership.name
     facts: dict[str, object] = {
         "step": closed.steps[1],
         "reason": closed.reason,
         "heard": closed.heard,
-        "missing": sorted(membership.name(origin) for origin in closed.missing),
-        "silent": sorted(membership.name(origin) for origin in silent),
+        "missing": sorted(map(name, closed.missing)),
+        "silent": sorted(map(name, presence.liveness.suspects)),
         "late": closed.late,
         "waited_seconds": round(closed.waited_seconds, 4),
     }
     if closed.reason == "bound":
-        facts["bound_seconds"] = round(bound(), 4)
+        facts["bound_seconds"] = round(presence.bound_seconds(), 4)
     return Event("window closed", "info" if is_news else "debug", facts)
