@@ -189,7 +189,7 @@ class GossipHost(Shell):
     async def _probe(self) -> None:
         while True:
             await asyncio.sleep(PROBE_SECONDS)
-            for peer in self.links.peers:
+            for peer in self.links.open:
                 self.links.send(peer, [Opaque(_PROBE.pack(_PROBE_KIND, self._loop.time()))])
 
 

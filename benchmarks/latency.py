@@ -131,7 +131,7 @@ async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: b
             match question:
                 case ("dial", address):
                     node.links.dial([address])
-                    await node.until(lambda: node.is_measuring and len(node.links.peers) == 2)
+                    await node.until(lambda: node.is_measuring and len(node.links.open) == 2)
                     pipe.send(True)
                 case ("publish",):
                     began = time.perf_counter()

@@ -35,7 +35,7 @@ def closed(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def is_linked(one: Daemon, other: OriginId) -> bool:
-    return other in one.links.peers
+    return other in one.links.open
 
 
 async def test_hosts_of_a_closed_run_train_and_end_with_one_digest(closed: Closed) -> None:

@@ -19,14 +19,14 @@ async def test_a_host_that_is_removed_is_nobodys_partner_any_more(tmp_path):
             for name, peers in (("a", []), ("b", ["a"]), ("c", ["a", "b"]))
         ]
         gone = c.node.origin
-        await cluster.until(lambda: gone in a.links.peers and gone in b.links.peers and a.node.step >= 12)
+        await cluster.until(lambda: gone in a.links.open and gone in b.links.open and a.node.step >= 12)
         closed.remove("c")
         closed.give(b)
         await cluster.until(c.ended.done)
         with pytest.raises(RemovedError):
             await c.ended
         step = a.node.step
-        await cluster.until(lambda: a.node.step >= step + 18 and gone not in a.links.peers)
+        await cluster.until(lambda: a.node.step >= step + 18 and gone not in a.links.open)
         assert a.gate.roster == closed.roster
         assert gone not in a.node.membership.present()
     finally:

@@ -231,4 +231,4 @@ async def test_hosts_of_unlike_settings_never_link(cluster):
     b = await cluster.start("b", ["a"], {"clients": 2, "eta": 0.5})
     await cluster.until(lambda: b.ended.done())
     assert "another run" in str(b.ended.exception())
-    assert len(a.links.peers) == 0
+    assert len(a.links.open) == 0

@@ -78,7 +78,7 @@ async def test_nodes_of_two_modes_never_link(cluster):
     other = await cluster.start("b", ["a"], {"clients": 2, "mode": "seedflood", "objective": {"task": "embedded"}})
     await cluster.until(lambda: other.ended.done())
     assert "another run" in str(other.ended.exception())
-    assert len(a.links.peers) == 0
+    assert len(a.links.open) == 0
 
 
 def test_settings_of_the_mode_are_checked_like_all_others(lots):

@@ -83,11 +83,6 @@ class Links:
         return hello.member.origin, hello.run_id
 
     @property
-    def peers(self) -> dict[OriginId, str]:
-        """The linked peers and their names."""
-        return {peer: link.hello.member.name for peer, link in self._links.items()}
-
-    @property
     def open(self) -> Mapping[OriginId, Link]:
         return self._links
 
@@ -425,7 +420,7 @@ class Links:
         queue = SendQueue(self._settings.queue_bundles_max)
         if not stream.is_dialled:
             queue.put(ours)
-        counters = self.totals.open(name, self.peers.values())
+        counters = self.totals.open(name, [one.hello.member.name for one in self._links.values()])
         link = Link(
             hello,
             stream,
