@@ -329,8 +329,7 @@ class Daemon(Owner):
         return Links(settings, self, credentials=self.credentials)
 
     def run(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """Runs a job on the compute thread, then `then` with its result on the loop. An exception of either is a fault
-        of this host."""
+        """See `compute_thread.Run`: an exception is a fault of this host."""
 
         def deliver(future: "asyncio.Future[Result]") -> None:
             if future.cancelled():

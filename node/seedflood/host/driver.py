@@ -74,8 +74,7 @@ class Driver:
         self.do(lambda now: self.node.enrol(roster, now))
 
     def hello(self) -> Hello:
-        """The first message on a new link. Our statement in it is the last one that is on the disk, if there is
-        one."""
+        """The first message on a new link. Our statement in it is the last one that is on the disk, if there is one."""
         hello = self.node.hello()
         return replace(hello, member=self._as_kept(hello.member))
 
@@ -101,7 +100,6 @@ class Driver:
         self.do(lambda now: self.node.answer(answer, now))
 
     def next_content(self, peer: OriginId) -> bytes | None:
-        """What goes next over the connection for contents to the peer; None if nothing waits."""
         return None if self.is_halted else self.node.next_content(peer)
 
     def pulled(self, peer: OriginId) -> None:

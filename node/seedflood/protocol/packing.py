@@ -53,7 +53,6 @@ def pack_frontier(held: Iterable[Held]) -> bytes:
 
 
 def unpack_frontier(packed: bytes) -> tuple[Held, ...]:
-    """Undoes `pack_frontier`."""
     held: list[Held] = []
     at = 0
     while at < len(packed):

@@ -33,9 +33,8 @@ class Blocker:
 @dataclass(frozen=True, slots=True)
 class MemberView:
     """What is known of an origin. mark: its first step that is not held here; where no updates are held, how far it has
-    said to be. first_step: None until it takes part.
-    last_step: None until it has left. hop_seconds: the slow end of the hop delays that it states; None if it states
-    none. is_relay: it only relays, and never takes part."""
+    said to be. first_step: None until it takes part. last_step: None until it has left. hop_seconds: the slow end of
+    the hop delays that it states; None if it states none. is_relay: it only relays, and never takes part."""
 
     origin: OriginId
     name: str

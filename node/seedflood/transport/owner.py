@@ -67,11 +67,10 @@ class Owner(ABC):
 class LinkSettings:
     """listen: host:port. asks_router: to pass that port on. links_max: with this many links we refuse peers that dial
     us. Peers that we dial are linked as long as our statement has room to name them. epoch_bytes_max: the most bytes of
-    a neighbour's sum, compressed.
-    has_contents: each link has a second connection, for contents.
-    kindred_runs: the other runs of the same course, as refusals show them. A host in one of them will soon fit, and is
-    dialled as often as a host that is down. kindred_seconds_max: the longest pause between these dials. ended: our last
-    hello in each run of the course that all have ended, by run; who is still in one learns so from it."""
+    a neighbour's sum, compressed. has_contents: each link has a second connection, for contents. kindred_runs: the
+    other runs of the same course, as refusals show them. A host in one of them will soon fit, and is dialled as often
+    as a host that is down. kindred_seconds_max: the longest pause between these dials. ended: our last hello in each
+    run of the course that all have ended, by run; who is still in one learns so from it."""
 
     listen: str
     asks_router: bool = False

@@ -120,7 +120,6 @@ class Auditor:
             self.heard([bundle])
 
     def heard(self, bundles: Sequence[Bundle]) -> None:
-        """New bundles came."""
         if not self._waiting:
             return
         for bundle in bundles:

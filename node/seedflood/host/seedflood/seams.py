@@ -13,13 +13,10 @@ from seedflood.protocol.swarm.messages import Member, Message
 
 
 class Journal(seams.Journal, Protocol):
-    """The durable log. Every method raises JournalError; those that write raise DiskFullError if there is no space."""
+    """The durable log, which holds bundles and sums as well."""
 
     def append(self, bundles: Sequence[Bundle], members: Sequence[Member], *, durable: bool) -> int:
-        """Adds to the open group. durable: the group is on the disk before this returns.
-
-        Returns how many bundles were new. If it raises, everything since the last `commit` is rolled back.
-        """
+        """Adds bundles to the open group, as `keep` does records. Returns how many of them were new."""
 
     def records(self) -> dict[bytes, bytes]:
         """What the node keeps for itself, by key."""

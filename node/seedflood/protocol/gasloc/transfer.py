@@ -47,8 +47,6 @@ class Sink(Protocol):
 
 
 class Sinks(Protocol):
-    """Where sinks come from."""
-
     def open(self, peer: OriginId, digest: bytes, size: int) -> Sink:
         """A sink for bytes that, by the word of this peer, have this digest. It holds only what the peer itself has
         sent, in this life of ours. Raises PeerError for a size that they cannot have."""

@@ -1,7 +1,6 @@
 """Admission: what of other hosts may be used. The rest is counted by reason, and changes nothing else.
 
-A wrong signature is the fault of the peer that sent it, whoever is named as its author: every relay verifies, so an
-honest one never passes it on. Everything else may come from a faulty origin by way of an honest relay, so it is dropped
+All but a wrong signature (`swarm/admission`) may come from a faulty origin by way of an honest relay, so it is dropped
 quietly.
 
 A bundle that comes after its origin's goodbye is used, too. Otherwise what counts would depend on which of the two came

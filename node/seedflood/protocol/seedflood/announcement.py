@@ -44,7 +44,6 @@ class Announcement:
         return bool(neighbours) and neighbours <= self._heard_by
 
     def answered(self, peer: OriginId, sent_at: float) -> None:
-        """The peer has answered a ping that was sent then."""
         if self._said_at is not None and sent_at >= self._said_at:
             self._heard_by.add(peer)
 

@@ -73,7 +73,7 @@ class Exchange:
         return self._presence.neighbours
 
     def connected(self, peer: OriginId, held: tuple[Held, ...], now: float) -> None:
-        """A link is up. held: by the peer."""
+        """held: by the peer."""
         self.catchup.link(now)
         self._holdings.connect(peer, held)
         self.donors.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
@@ -83,7 +83,6 @@ class Exchange:
         self.ends.tell(peer)
 
     def disconnected(self, peer: OriginId) -> None:
-        """The link to the peer is down."""
         self._holdings.disconnect(peer)
         self.donors.disconnect(peer)
         self.inquiry.disconnect(peer)

@@ -133,7 +133,6 @@ def pack_bundles(bundles: Iterable[Bundle]) -> bytes:
 
 
 def unpack_bundles(data: bytes) -> Iterator[Bundle]:
-    """Undoes `pack_bundles`."""
     place = 0
     while place < len(data):
         origin, step, skipped, count, size, signature = _PACKED.unpack_from(data, place)
@@ -177,9 +176,8 @@ class Updates(SeedFloodMessage):
 class FrontierDigest(SeedFloodMessage):
     """Sent every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
 
-    before: only the steps below it count, so that bundles in flight do not look like a difference.
-    is_complete: the sender needs nothing more for this run. members_digest: of the ages of all statements that the
-    sender knows.
+    before: only the steps below it count, so that bundles in flight do not look like a difference. is_complete: the
+    sender needs nothing more for this run. members_digest: of the ages of all statements that the sender knows.
     """
 
     frontier_digest: bytes

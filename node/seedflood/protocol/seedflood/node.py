@@ -1,7 +1,6 @@
 """The node: one origin's part of the protocol as a pure state machine, a swarm that trains by SeedFlood.
 
-Tell it what happened (`connected`, `received`, `answer`, `tick`, ...), then `collect` what is to be done. No method
-blocks, does input or output, or reads a clock. A method that raises `PeerError` has changed nothing but counters.
+Tell it what happened (`connected`, `received`, `answer`, `tick`, ...), then `collect` what is to be done.
 """
 
 from collections.abc import Iterable, Mapping
@@ -80,11 +79,10 @@ class Node(Swarm[Outputs]):
     ) -> None:
         """Begins, or goes on with what the journal holds. The round of our last own bundle is open again.
 
-        bundles: those that wait for their windows. members: all statements. records: our
-        votes. closed: the sums, which the model has
-        already. settled: by epoch, the steps of all other bundles, which the model is given without windows
-        (`opening`). is_journal_damaged: something of it was lost. is_key_fresh: nothing was ever published with our
-        key.
+        bundles: those that wait for their windows. members: all statements. records: our votes. closed: the sums, which
+        the model has already. settled: by epoch, the steps of all other bundles, which the model is given without
+        windows (`opening`). is_journal_damaged: something of it was lost. is_key_fresh: nothing was ever published with
+        our key.
 
         A node that had left, or never spoke, is expected by nobody until it has caught up and states from which step on
         it takes part. What it said before it left is still awaited.

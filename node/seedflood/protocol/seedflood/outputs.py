@@ -112,8 +112,7 @@ Answer = Measured | Stopped | ReplicaDigest | ClosedEpoch | Remade | Pulled | Cu
 
 @dataclass(slots=True)
 class Outputs(swarm.Outputs):
-    """Honoured by `Driver._honour`: adopt, bundles and members, cut, send, pull, compact, orders, events,
-    check."""
+    """Honoured by `Driver._honour`: adopt, bundles and members, cut, send, pull, compact, orders, events, check."""
 
     adopt: list[ClosedEpoch] = field(default_factory=list)
     """Persist: each sum takes the place of the bundles of its epoch. Bundles that it does not cover stay, and count

@@ -116,7 +116,6 @@ class Coefficients:
 
     @property
     def reach(self) -> int:
-        """The most that one update can add to a coefficient."""
         return 1 << self.exponent_max - 1
 
     def admits(self, probes: Sequence[Told]) -> bool:

@@ -22,7 +22,7 @@ BUNDLE_BYTES = 400
 
 @dataclass(frozen=True, slots=True)
 class Rules(SwarmRules):
-    """What all nodes of a run agree on (from `[run]`).
+    """From `[run]`.
 
     window: when a window closes (`window`). local_steps: steps per round. refresh_period: steps per epoch. epoch_bytes:
     size of an epoch's unpacked numbers, which follows from model and rank. left_bytes: of these, at the end, what an

@@ -227,7 +227,6 @@ class Roster:
         return b"seedflood roster %d\0" % (1 + has_cuts + has_serials) + domain + head + entries
 
     def is_signed(self, operator: bytes, run: str, verify: Callable[[bytes, bytes, bytes], bool]) -> bool:
-        """Has the operator signed it, for this run?"""
         return verify(operator, self.signed_bytes(operator, run), self.signature)
 
     def signed(self, sign: Callable[[bytes], bytes], operator: bytes, run: str) -> Self:

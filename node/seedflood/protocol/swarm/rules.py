@@ -11,8 +11,7 @@ REPAIR_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class SwarmRules:
-    """What all nodes of a run agree on. run_id and base_digest: 32 bytes each. clients: how many origins take part.
-    steps: the length of the run."""
+    """run_id and base_digest: 32 bytes each. clients: how many origins take part. steps: the length of the run."""
 
     run_id: bytes
     base_digest: bytes

@@ -223,7 +223,6 @@ class Bundles:
             self.total = self._total_before
 
     def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
-        """May the bundle be appended to the strand?"""
         _, before, probes_before, _, _ = strand[-1]
         _, step, probes, skipped, _ = bundle
         updates, period = len(probes), self._refresh_period
