@@ -22,6 +22,8 @@ from benchmarks import swarm
 from benchmarks.measure import Metric, make_metric, ratios, shared_folder
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.gasloc.matching import weight
+from seedflood.training.encoding import TextEncoder
+from seedflood.training.formats import TextFormat
 from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask, pack
@@ -205,8 +207,8 @@ def _data() -> tuple[Any, list[torch.Tensor], torch.Tensor]:
     splits = read_data(str(shared / "data" / "imdb"))
     train, validation = splits.train.rows, splits.validation.rows
     shares: list[list[Row]] = [train[index:TRAIN_REVIEWS:WORKERS] for index in range(WORKERS)]
-    packed = [pack(share, tokenizer, LENGTH) for share in shares]
-    return tokenizer, packed, pack(validation[:VALIDATION_REVIEWS], tokenizer, LENGTH)
+    encoder = TextEncoder(tokenizer, TextFormat(), LENGTH)
+    return tokenizer, [pack(share, encoder) for share in shares], pack(validation[:VALIDATION_REVIEWS], encoder)
 
 
 def _neighbours(workers: int) -> list[list[int]]:

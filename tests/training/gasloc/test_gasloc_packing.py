@@ -6,10 +6,12 @@ from reference import tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.errors import DataError
 from seedflood.training.completions import CompletionEncoder
+from seedflood.training.encoding import TextEncoder
 from seedflood.training.formats import CompletionFormat, TextFormat
-from seedflood.training.gasloc.packing import PackedTask, load_packed, pack, pack_marked, text_batch
+from seedflood.training.gasloc.packing import PackedTask, pack, pack_marked, pack_task, text_batch
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import rows_in_memory
+from seedflood.training.tasks import load_task
 
 
 def tokenizer(**special):
@@ -22,13 +24,17 @@ def rows(texts, column="text"):
     return rows_in_memory([{column: text} for text in texts], "rows")
 
 
+def texts_of(length, form=None, **special):
+    return TextEncoder(tokenizer(**special), form or TextFormat(), length)
+
+
 def joined(packed_ST):
     """The tokens that rows were cut from."""
     return [*packed_ST[0].tolist(), *packed_ST[1:, 1:].flatten().tolist()]
 
 
 def test_texts_follow_each_other_and_nothing_is_padding():
-    packed_ST = pack(rows(["a b c", "d e", "good bad film was"]), tokenizer(bos_token="[bos]"), 4)
+    packed_ST = pack(rows(["a b c", "d e", "good bad film was"]), texts_of(4, bos_token="[bos]"))
     words = ["[bos]", "a", "b", "c", "[bos]", "d", "e", "[bos]", "good", "bad", "film", "was"]
     assert packed_ST.dtype == torch.int32
     assert packed_ST.shape == (3, 4)
@@ -36,37 +42,37 @@ def test_texts_follow_each_other_and_nothing_is_padding():
 
 
 def test_every_token_but_the_first_is_told_once():
-    packed_ST = pack(rows(["a b c d e"] * 7), tokenizer(bos_token="[bos]"), 5)
+    packed_ST = pack(rows(["a b c d e"] * 7), texts_of(5, bos_token="[bos]"))
     assert packed_ST.shape[0] == (7 * 6 - 1) // 4
     assert torch.equal(packed_ST[1:, 0], packed_ST[:-1, -1])
 
 
 @pytest.mark.parametrize(("special", "first"), [({"eos_token": "[bos]"}, [13, 2]), ({}, [2, 3])])
 def test_a_text_begins_with_what_the_tokenizer_has_for_that(special, first):
-    assert pack(rows(["a b", "c"]), tokenizer(**special), 2)[0].tolist() == first
+    assert pack(rows(["a b", "c"]), texts_of(2, **special))[0].tolist() == first
 
 
 def test_few_tokens_are_one_short_row():
-    assert pack(rows(["a b c"]), tokenizer(), 100).shape == (1, 3)
+    assert pack(rows(["a b c"]), texts_of(100)).shape == (1, 3)
 
 
 def test_a_template_of_its_own():
-    assert pack(rows([" a "], "review"), tokenizer(), 2, form=TextFormat("{review} b")).tolist() == [[2, 3]]
+    assert pack(rows([" a "], "review"), texts_of(2, TextFormat("{review} b"))).tolist() == [[2, 3]]
 
 
 def test_more_texts_than_the_tokenizer_takes_at_once():
-    assert joined(pack(rows(["a"] * 2500), tokenizer(), 11)) == [2] * 2491
+    assert joined(pack(rows(["a"] * 2500), texts_of(11))) == [2] * 2491
 
 
 @pytest.mark.parametrize("texts", [[], ["a"], ["", ""]])
 def test_too_little_text_is_an_error_of_the_data(texts):
     with pytest.raises(DataError):
-        pack(rows(texts), tokenizer(), 8)
+        pack(rows(texts), texts_of(8))
 
 
 def test_a_row_without_text_is_named():
     with pytest.raises(DataError, match='rows, line 2: no column "text"'):
-        pack(rows_in_memory([{"text": "a"}, {"other": "b"}], "rows"), tokenizer(), 8)
+        pack(rows_in_memory([{"text": "a"}, {"other": "b"}], "rows"), texts_of(8))
 
 
 def numbered(count, batch_size, run_seed=1):
@@ -110,8 +116,8 @@ def write_folder(folder, **columns):
 def test_a_run_s_texts_are_packed_by_shards(tmp_path):
     write_folder(tmp_path, review="a b c")
     settings = tiny_settings(task="lm", template="{review}", max_length=9, batch_size=2, seed=5)
-    whole = load_packed(settings, tiny_tokenizer(), data=str(tmp_path))
-    half = load_packed(settings, tiny_tokenizer(), data=str(tmp_path), shard="2/2")
+    whole = pack_task(load_task(settings, tiny_tokenizer(), data=str(tmp_path)))
+    half = pack_task(load_task(settings, tiny_tokenizer(), data=str(tmp_path), shard="2/2"))
     assert (whole.train_ST.shape, half.train_ST.shape) == ((3, 9), (1, 9))
     assert (whole.batch_size, whole.run_seed) == (2, 5)
     assert torch.equal(whole.validation_ST, half.validation_ST)
@@ -141,7 +147,7 @@ def test_rows_of_a_run_are_packed_as_its_task_needs_them(tmp_path, task):
     texts = [{"prompt": "a b", "completion": f" {word}", "text": f"a b {word}"} for word in "cde"] * 4
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
     settings = tiny_settings(task=task, max_length=8)
-    packed = load_packed(settings, tokenizer(eos_token="[bos]"), data=str(tmp_path / "rows.jsonl"))
+    packed = pack_task(load_task(settings, tokenizer(eos_token="[bos]"), data=str(tmp_path / "rows.jsonl")))
     assert packed.facts["task"] == task
     assert bool((packed.train_ST < 0).any()) is (task == "completion")
     assert next(packed.validation(1)).tokens_BT.min() >= 0

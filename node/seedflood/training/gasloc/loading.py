@@ -7,11 +7,11 @@ from seedflood.errors import ConfigError
 from seedflood.protocol.origin import OriginId
 from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import OuterSettings
-from seedflood.training.gasloc.packing import load_packed
+from seedflood.training.gasloc.packing import pack_task
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.trainer import Trainer
 from seedflood.training.gasloc.worker import WorkerSettings
-from seedflood.training.loading import load_base
+from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel, digest_model, with_tokens
 
 
@@ -25,8 +25,7 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
     if run.gasloc.initial == "random":
         draw_weights(base.model, run.seed)
         base.digest = with_tokens(digest_model(base.model), base.tokenizer)
-    size = base.causal.vocabulary_size
-    task = load_packed(run, base.tokenizer, data=node.data, shard=node.shard, vocabulary_size=size)
+    task = pack_task(load_rows(run, node, base))
     task.validation_ST = task.validation_ST[: node.evaluate_examples or None]
     outer = OuterSettings(run.gasloc.eta, run.gasloc.gamma, run.gasloc.encoding)
     return Trainer(base, task, origin, _worker_settings(run, node, base), outer)

@@ -11,7 +11,6 @@ A worker that resumes at any step gets the rows that it would have had without a
 Shapes: S rows, B rows of a batch, T tokens.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
@@ -21,30 +20,27 @@ import numpy
 import torch
 from torch import Tensor
 
-from seedflood.config import RunSettings
 from seedflood.errors import DataError
 from seedflood.training import randomness
 from seedflood.training.encoding import TextEncoder
-from seedflood.training.formats import TextFormat
 from seedflood.training.marking import MarkedEncoder
 from seedflood.training.objectives.batches import MarkedBatch
 from seedflood.training.objectives.language_modelling import LanguageModelling, MarkedExample
 from seedflood.training.rows import Row
-from seedflood.training.tasks import load_task
+from seedflood.training.tasks import Task
 
 TEXTS_AT_ONCE = 1024
 """How many texts the tokenizer gets in one call, which spreads them over the cores."""
 
 
-def pack(rows: Sequence[Row], tokenizer: Any, length: int, *, form: TextFormat | None = None) -> Tensor:
+def pack(rows: Sequence[Row], encoder: TextEncoder) -> Tensor:
     """All texts as (S, T) int32, without a rest that does not fill a row. If there is only one row it may be shorter.
 
-    length: T. Raises DataError for rows without text, or if there are fewer than two tokens.
+    Raises DataError for rows without text, or if there are fewer than two tokens.
     """
-    encoder = TextEncoder(tokenizer, form or TextFormat(), length)
-    length = encoder.length_max
     for row in rows:
         encoder.label(row)
+    tokenizer = encoder.tokenizer
     first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     beginning = [] if first is None else [first]
     parts: list[numpy.ndarray[Any, numpy.dtype[numpy.int32]]] = []
@@ -52,7 +48,7 @@ def pack(rows: Sequence[Row], tokenizer: Any, length: int, *, form: TextFormat |
         texts = [encoder.text(row) for row in rows[start : start + TEXTS_AT_ONCE]]
         encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         parts.extend(numpy.array(beginning + tokens, dtype=numpy.int32) for tokens in encoded)
-    return _rows_of(parts, length)
+    return _rows_of(parts, encoder.length_max)
 
 
 def pack_marked(rows: Sequence[Row], encoder: MarkedEncoder) -> Tensor:
@@ -114,30 +110,17 @@ class PackedTask:
         return randomness.permutation(key, len(self.train_ST))
 
 
-def load_packed(
-    settings: RunSettings,
-    tokenizer: Any,
-    *,
-    data: str | None = None,
-    shard: str | None = None,
-    vocabulary_size: float = math.inf,
-) -> PackedTask:
-    """The packed rows of a run's texts, those of a shard for training. The others: as in `tasks.load_task`.
-
-    Raises DataError or ConfigError.
-    """
-    task = load_task(settings, tokenizer, data=data, shard=shard, vocabulary_size=vocabulary_size)
+def pack_task(task: Task) -> PackedTask:
+    """The packed rows of a task: its share of them for training. Raises DataError."""
     encoder, parts = task.encoder, (task.train_rows, task.validation_rows)
     if isinstance(encoder, TextEncoder):
-        form, length = TextFormat(encoder.template), settings.objective.max_length
-        packed = [pack(rows, tokenizer, length, form=form) for rows in parts]
+        packed = [pack(rows, encoder) for rows in parts]
+        others = {"cut": 0}  # what does not fit into a row goes on in the next
     else:
         assert isinstance(encoder, MarkedEncoder), "a task with labels, which [run.gasloc] refuses"
-        packed = [pack_marked(rows, encoder) for rows in parts]
-    facts = task.describe()
-    if isinstance(encoder, TextEncoder):
-        facts["cut"] = 0  # what does not fit into a row goes on in the next
-    return PackedTask(*packed, batch_size=settings.batch_size, run_seed=settings.seed, facts=facts)
+        packed, others = [pack_marked(rows, encoder) for rows in parts], {}
+    facts = task.describe() | others
+    return PackedTask(*packed, batch_size=task.batch_size, run_seed=task.run_seed, facts=facts)
 
 
 def text_batch(tokens_BT: Tensor) -> MarkedBatch:
