@@ -298,7 +298,7 @@ def test_an_answer_that_is_empty_may_be_left_out_and_one_of_reasoning_alone_is_l
 )
 def test_a_row_that_is_no_chat_is_told_with_file_and_line(messages, problem):
     with pytest.raises(DataError, match=f"rows, line 1: .*{problem}"):
-        encoder_of("gemma").label(Row({"messages": messages}, "rows", 1))
+        encoder_of("gemma").check(Row({"messages": messages}, "rows", 1))
 
 
 def test_a_model_without_template_is_refused():

@@ -70,18 +70,17 @@ class ChatEncoder(MarkedEncoder):
     ends: the tokens with which it ends an answer, in the middle or at the end of a chat.
     """
 
+    form: ChatFormat
     has_own_beginning = True
 
     def __init__(self, tokenizer: Any, form: ChatFormat, length_max: int) -> None:
-        super().__init__(tokenizer, length_max)
+        super().__init__(tokenizer, form, length_max)
         if not tokenizer.chat_template:
             raise ModelError(
                 'The tokenizer of this model has no chat template, which task "chat" needs: choose a model that was '
                 "made for chats, or put a chat_template.jinja into the model's folder."
             )
-        self.columns = ()
         self.besides = ("tools",) if "tools" in tokenizer.get_chat_template(tools=[{}]) else ()
-        self.form, self.label_column = form, form.label_column
         self._prompt, self.ends = self._learn_template()
         self._ends = re.compile(r"\s*" + _one_of(self.ends))
 
@@ -103,9 +102,8 @@ class ChatEncoder(MarkedEncoder):
             return Marked(text, tuple(self._trimmed(text, span) for span in marks))
         return Marked(text, tuple(spans))
 
-    def _label(self, row: Row) -> int:
+    def check(self, row: Row) -> None:
         self._write(row, self._messages(row), _tools(row))
-        return -1
 
     def _messages(self, row: Row) -> list[Message]:
         """The messages of a row, with text as their content. Raises DataError."""

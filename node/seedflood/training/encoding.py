@@ -3,10 +3,11 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from seedflood.errors import DataError, ModelError
-from seedflood.training.formats import PromptFormat, TextFormat, fields_of
+from seedflood.training.formats import Format, PromptFormat, TemplateFormat
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.classification import Classification
 from seedflood.training.objectives.language_modelling import LanguageModelling
@@ -20,11 +21,11 @@ MARKS = ("⟦", "⟧")
 class Encoder(ABC):
     """Makes examples of rows. Raises DataError for rows and label words that cannot be used.
 
-    columns: the columns of text that a row must have. besides: what else is read if a row has it. label_column: of the
-    label, or of what is learned, if that is a column of its own. objective: what is measured on the examples.
+    form: which columns of text a row must have. besides: what else is read if a row has it. label_column: of the label,
+    or of what is learned, if that is a column of its own. objective: what is measured on the examples.
     """
 
-    columns: tuple[str, ...]
+    form: Format
     besides: tuple[str, ...] = ()
     label_column: str | None = None
     objective: Objective
@@ -35,8 +36,8 @@ class Encoder(ABC):
     vocabulary_size: float = math.inf
     """Tokens from here on are unknown to the model."""
 
-    def __init__(self, tokenizer: Any, length_max: int) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, form: Format, length_max: int) -> None:
+        self.tokenizer, self.form = tokenizer, form
         ends = tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.pad_token_id
         self.unknown_token = None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
         """Stands for what the tokenizer does not know; None: it knows all."""
@@ -47,16 +48,14 @@ class Encoder(ABC):
     def reads(self) -> tuple[str, ...]:
         """All columns that are read, `besides` too; that of the label comes last."""
         label = () if self.label_column is None else (self.label_column,)
-        return *(name for name in (*self.columns, *self.besides) if name not in label), *label
+        return *(name for name in (*self.form.columns, *self.besides) if name not in label), *label
 
-    def label(self, row: Row) -> int:
-        """The label of a row; -1 in a task without labels. Raises DataError if a column that the task needs is missing
-        or is not text."""
-        row.texts(self.columns)
-        return self._label(row)
+    def check(self, row: Row) -> None:
+        """Raises DataError for a row that cannot be learned from, by its columns."""
+        self.form.check(row)
 
     def is_blank(self, row: Row) -> bool:
-        """Is a row that `label` has checked to be left out, because it has no text?"""
+        """Is a row that `check` has passed to be left out, because it has no text?"""
         return False
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
@@ -65,7 +64,7 @@ class Encoder(ABC):
         if not rows:
             return []
         for row in rows:
-            self.label(row)
+            self.check(row)
         examples = self._examples(rows)
         for row, example in zip(rows, examples, strict=True):
             if len(example.tokens) < self.tokens_min:
@@ -86,9 +85,6 @@ class Encoder(ABC):
         """The text of an example for people, with what is learned between MARKS."""
         return str(self.tokenizer.decode(example.tokens)).join(MARKS)
 
-    def _label(self, row: Row) -> int:
-        return -1
-
     @abstractmethod
     def _examples(self, rows: Sequence[Row]) -> list[Example]: ...
 
@@ -96,15 +92,12 @@ class Encoder(ABC):
 class PlainEncoder(Encoder):
     """Examples of which each is one text, made by a template."""
 
-    def __init__(self, tokenizer: Any, template: str, length_max: int) -> None:
-        super().__init__(tokenizer, length_max)
-        self.template = template
-        self.columns = fields_of(template)
+    form: TemplateFormat
 
     def text(self, row: Row) -> str:
         """The template with the columns of a row in it."""
-        values = {column: text.strip() for column, text in row.texts(self.columns).items()}
-        return self.template.format_map(values).rstrip(" ")
+        values = {column: text.strip() for column, text in row.texts(self.form.columns).items()}
+        return self.form.template.format_map(values).rstrip(" ")
 
     @abstractmethod
     def _shorten(self, tokens: list[int]) -> list[int]:
@@ -115,9 +108,9 @@ class PlainEncoder(Encoder):
         return [self._example(tokens, row) for tokens, row in zip(encoded, rows, strict=True)]
 
     def _example(self, tokens: list[int], row: Row) -> Example:
-        """An objective that needs more than tokens and a label makes its own kind of example here."""
+        """An objective that needs more than tokens makes its own kind of example here."""
         is_cut = len(tokens) > self.length_max
-        return Example(tuple(self._shorten(tokens) if is_cut else tokens), self._label(row), is_cut)
+        return Example(tuple(self._shorten(tokens) if is_cut else tokens), is_cut=is_cut)
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         encoded: list[list[int]] = self.tokenizer(texts, add_special_tokens=True, verbose=False)["input_ids"]
@@ -141,17 +134,19 @@ def end_of(tokenizer: Any) -> int | None:
 class PromptEncoder(PlainEncoder):
     """Prompts with labels, for classification."""
 
+    form: PromptFormat
+
     def __init__(self, tokenizer: Any, form: PromptFormat, length_max: int) -> None:
-        super().__init__(tokenizer, form.template, length_max)
-        self.form, self.label_column = form, form.label_column
+        super().__init__(tokenizer, form, length_max)
+        self.label_column = form.label_column
         self.objective = Classification(self._first_tokens())
 
     def show(self, example: Example) -> str:
         prompt = str(self.tokenizer.decode(example.tokens))
         return prompt + self.form.label_words[example.label].join(MARKS)
 
-    def _label(self, row: Row) -> int:
-        return self.form.label(row)
+    def _example(self, tokens: list[int], row: Row) -> Example:
+        return replace(super()._example(tokens, row), label=self.form.label(row))
 
     def _shorten(self, tokens: list[int]) -> list[int]:
         excess = len(tokens) - self.length_max
@@ -163,7 +158,7 @@ class PromptEncoder(PlainEncoder):
         equal."""
         if len(self.form.label_words) < 2:
             raise DataError("A prompted task needs at least two label words: set label_words.")
-        prompt = self.template.format_map(dict.fromkeys(self.columns, "x")).rstrip(" ")
+        prompt = self.form.template.format_map(dict.fromkeys(self.form.columns, "x")).rstrip(" ")
         gap = "" if prompt.endswith("\n") else " "
         start = self.tokenizer(prompt, add_special_tokens=False)["input_ids"]
         first: dict[int, str] = {}
@@ -185,13 +180,10 @@ class TextEncoder(PlainEncoder):
     """Texts, for language modelling."""
 
     tokens_min = 2
-
-    def __init__(self, tokenizer: Any, form: TextFormat, length_max: int) -> None:
-        super().__init__(tokenizer, form.template, length_max)
-        self.objective = LanguageModelling()
+    objective = LanguageModelling()
 
     def is_blank(self, row: Row) -> bool:
-        return not any(row.columns[column].strip() for column in self.columns)
+        return not any(row.columns[column].strip() for column in self.form.columns)
 
     def _example(self, tokens: list[int], row: Row) -> Example:
         end = self.tokenizer.eos_token_id

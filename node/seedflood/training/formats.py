@@ -9,7 +9,7 @@ itself writes what it learns from.
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from seedflood import embedded
@@ -22,13 +22,30 @@ from seedflood.training.sources import EmbeddedSource, HubSource, Source
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a row is read; `encoders` has an encoder for each kind."""
+    """How a row is read; `tasks.ENCODERS` has an encoder for each kind."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that must have text."""
+        return ()
 
     def check(self, row: Row) -> None:
         """Raises DataError if a row has not the columns, or no label, that this format reads."""
+        row.texts(self.columns)
 
     def check_names(self, table: Table) -> None:
         """Raises DataError if a table that names its labels counts them in another order than this format."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFormat(Format):
+    """template: what is made of a row, columns in braces."""
+
+    template: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return fields_of(self.template)
 
 
 BOOLEANS = {"false": ("false", "no", "0"), "true": ("true", "yes", "1")}
@@ -36,15 +53,14 @@ BOOLEANS = {"false": ("false", "no", "0"), "true": ("true", "yes", "1")}
 
 
 @dataclass(frozen=True, slots=True)
-class PromptFormat(Format):
-    """template: the prompt, columns in braces. label_words: in the order of the labels."""
+class PromptFormat(TemplateFormat):
+    """template: the prompt. label_words: in the order of the labels."""
 
-    template: str
     label_words: tuple[str, ...]
     label_column: str = "label"
 
     def check(self, row: Row) -> None:
-        row.texts(fields_of(self.template))
+        Format.check(self, row)
         self.label(row)
 
     def check_names(self, table: Table) -> None:
@@ -78,29 +94,22 @@ class PromptFormat(Format):
 
 
 @dataclass(frozen=True, slots=True)
-class TextFormat(Format):
+class TextFormat(TemplateFormat):
     """Language modelling, without labels. template: the text."""
 
     template: str = "{text}"
 
-    def check(self, row: Row) -> None:
-        row.texts(fields_of(self.template))
-
 
 @dataclass(frozen=True, slots=True)
-class CompletionFormat(Format):
-    """template: the prompt, columns in braces. label_column: what follows it, which is learned."""
+class CompletionFormat(TemplateFormat):
+    """template: the prompt. label_column: what follows it, which is learned."""
 
     template: str = "{prompt}"
     label_column: str = "completion"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All of text."""
         return (*fields_of(self.template), self.label_column)
-
-    def check(self, row: Row) -> None:
-        row.texts(self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +120,23 @@ class ChatFormat(Format):
 
 
 @dataclass(frozen=True, slots=True)
-class RewardFormat(Format):
-    """said: how texts are written and scored. template: the prompt; one column alone may hold messages in place of
-    text. label_column: the right answer, for scores that ask for one."""
+class RewardFormat(TemplateFormat):
+    """template: the prompt; one column alone may hold messages in place of text. label_column: the right answer, for
+    scores that ask for one. said: how texts are written and scored."""
 
-    said: ObjectiveSettings
     template: str = "{prompt}"
     label_column: str = "answer"
+    said: ObjectiveSettings = field(kw_only=True)
 
     def messages(self, row: Row) -> list[Any] | None:
         """The prompt, if it is a chat that goes on."""
-        column = fields_of(self.template)[0]
+        column = self.columns[0]
         value = row.columns.get(column)
         return value if isinstance(value, list) and self.template == f"{{{column}}}" else None
 
     def check(self, row: Row) -> None:
-        messages, fields = self.messages(row), fields_of(self.template)
-        texts = list(row.texts(fields).values()) if messages is None else []
+        messages = self.messages(row)
+        texts = list(row.texts(self.columns).values()) if messages is None else []
         if not (messages or any(text.strip() for text in texts)):
             raise row.error("the prompt is empty: give it text, or remove the row.")
         last = messages[-1] if messages else None
@@ -207,7 +216,7 @@ def _choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> F
             f'task = "{settings.task}" needs template and label_words, unless it is one of {known}: set both in '
             "[run.objective]."
         )
-    fits = [form for form in built_in.formats if columns.keys() >= {*fields_of(form.template), form.label_column}]
+    fits = [form for form in built_in.formats if columns.keys() >= {*form.columns, form.label_column}]
     form = fits[0] if fits else built_in.formats[0]
     words, column = settings.label_words or form.label_words, settings.label_column or form.label_column
     return PromptFormat(form.template, words, column)
@@ -221,7 +230,7 @@ def _free_forms(settings: ObjectiveSettings) -> dict[str, Format]:
         "lm": TextFormat(**template),
         "completion": CompletionFormat(**template, **column),
         "chat": ChatFormat(**column),
-        "reward": RewardFormat(settings, **template, **column),
+        "reward": RewardFormat(said=settings, **template, **column),
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from seedflood.errors import ModelError
 from seedflood.training.encoding import MARKS, Encoder
+from seedflood.training.formats import ChatFormat, CompletionFormat
 from seedflood.training.objectives.language_modelling import MarkedExample, MarkedModelling
 from seedflood.training.objectives.objective import Example
 from seedflood.training.rows import Row
@@ -32,17 +33,19 @@ class Marked:
 class MarkedEncoder(Encoder):
     """Examples of which some tokens are learned. Tokens behind the last of these are left out."""
 
+    form: CompletionFormat | ChatFormat
     tokens_min = 2
+    objective = MarkedModelling()
     has_own_beginning = False
     """Do the texts bring their special tokens themselves?"""
     ends_with_text = False
     """Does a text end where its last span does, so that the model learns to end there?"""
 
-    def __init__(self, tokenizer: Any, length_max: int) -> None:
-        super().__init__(tokenizer, length_max)
+    def __init__(self, tokenizer: Any, form: CompletionFormat | ChatFormat, length_max: int) -> None:
+        super().__init__(tokenizer, form, length_max)
         if not tokenizer.is_fast:
             raise ModelError("The tokenizer of this model does not tell where its tokens stand: add tokenizer.json.")
-        self.objective = MarkedModelling()
+        self.label_column = form.label_column
         self.is_endless = self.ends_with_text and tokenizer.eos_token_id is None
 
     @abstractmethod
@@ -94,6 +97,25 @@ class MarkedEncoder(Encoder):
         first = max(is_trained.index(True), 1)
         start = max(len(beginning), min(ends[0] - self.length_max + len(beginning), first - 1))
         return (beginning + list(range(start, ends[0])))[: self.length_max]
+
+
+class CompletionEncoder(MarkedEncoder):
+    """Prompts, each with what follows it, which alone is learned, and the token that ends a text. Both stand as they
+    are in the row: nothing is put between them."""
+
+    form: CompletionFormat
+    ends_with_text = True
+
+    def mark(self, row: Row) -> Marked:
+        texts = row.texts(self.form.columns)
+        prompt = self.form.template.format_map(texts)
+        text = prompt + texts[self.form.label_column]
+        return Marked(text, ((len(prompt), len(text)),))
+
+    def check(self, row: Row) -> None:
+        super().check(row)
+        if not (row.columns[self.form.label_column] or "").strip():
+            raise row.error(f'nothing in column "{self.form.label_column}", which is learned: remove the row.')
 
 
 def _trained(offsets: Sequence[Span], marked: Marked) -> list[bool]:

@@ -6,7 +6,7 @@ from typing import Any
 from seedflood.errors import ModelError
 from seedflood.training.chat import ask, end_tokens, read_message
 from seedflood.training.encoding import MARKS, Encoder
-from seedflood.training.formats import RewardFormat, fields_of
+from seedflood.training.formats import RewardFormat
 from seedflood.training.hub import first_line
 from seedflood.training.objectives.objective import Example
 from seedflood.training.objectives.reward import PromptExample, Reward, Writer
@@ -18,8 +18,10 @@ class RewardEncoder(Encoder):
     """Prompts by a template, or chats in which the assistant speaks next. Raises ModelError for chats if the tokenizer
     has no chat template."""
 
+    form: RewardFormat
+
     def __init__(self, tokenizer: Any, form: RewardFormat, length_max: int) -> None:
-        super().__init__(tokenizer, length_max)
+        super().__init__(tokenizer, form, length_max)
         said = form.said
         self.length_max -= said.max_new_tokens
         if self.length_max < 1:
@@ -28,7 +30,6 @@ class RewardEncoder(Encoder):
                 "leaves none for a prompt: set it lower, with --set run.objective.max_new_tokens="
                 f"{tokenizer.model_max_length // 2}."
             )
-        self.form, self.columns = form, fields_of(form.template)
         self.label_column = form.label_column if "answer" in columns_of(said.score) else None
         self._has_template = bool(tokenizer.chat_template)
         self.objective = Reward(make_scorer(said.score, said.score_sha256), self._writer(), said.kl)
@@ -46,21 +47,20 @@ class RewardEncoder(Encoder):
         ends = {*end_tokens(tokenizer), tokenizer.eos_token_id}
         return Writer(decode, ends, self.pad_token, said.group, said.max_new_tokens, said.temperature)
 
-    def label(self, row: Row) -> int:
-        self.form.check(row)
+    def check(self, row: Row) -> None:
+        super().check(row)
         if self.form.messages(row) is not None and not self._has_template:
             raise ModelError(
                 "The tokenizer of this model has no chat template, which prompts of messages need: choose a model that "
                 "was made for chats, or write the prompts as text."
             )
-        return -1
 
     def _examples(self, rows: Sequence[Row]) -> list[Example]:
         return [self._example(row) for row in rows]
 
     def _example(self, row: Row) -> PromptExample:
         messages, tokenizer = self.form.messages(row), self.tokenizer
-        prompt = self._chat(row, messages) if messages else self.form.template.format_map(row.texts(self.columns))
+        prompt = self._chat(row, messages) if messages else self.form.template.format_map(row.texts(self.form.columns))
         tokens: list[int] = tokenizer(prompt, add_special_tokens=messages is None, verbose=False)["input_ids"]
         if messages is None and len(tokens) > 1 and tokens[-1] == tokenizer.eos_token_id:
             tokens = tokens[:-1]  # some tokenizers end every text

@@ -14,17 +14,37 @@ from seedflood import embedded
 from seedflood.config import ObjectiveSettings, RunSettings
 from seedflood.errors import DataError, ModelError
 from seedflood.training import randomness
-from seedflood.training.encoders import ENCODERS
-from seedflood.training.encoding import MARKS, Encoder
-from seedflood.training.formats import BUILT_IN, Format, choose_format
+from seedflood.training.chat import ChatEncoder
+from seedflood.training.encoding import MARKS, Encoder, PromptEncoder, TextEncoder
+from seedflood.training.formats import (
+    BUILT_IN,
+    ChatFormat,
+    CompletionFormat,
+    Format,
+    PromptFormat,
+    RewardFormat,
+    TextFormat,
+    choose_format,
+)
+from seedflood.training.marking import CompletionEncoder
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
+from seedflood.training.rewarding import RewardEncoder
 from seedflood.training.rows import Row, Splits, Table, rows_in_memory, without_copies
 from seedflood.training.shards import Shard, choose_rows, parse_shard
 from seedflood.training.sources import EmbeddedSource, read_data
 
 TEXTS = EmbeddedSource(embedded.texts)
 
+
+ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
+    PromptFormat: PromptEncoder,
+    TextFormat: TextEncoder,
+    CompletionFormat: CompletionEncoder,
+    ChatFormat: ChatEncoder,
+    RewardFormat: RewardEncoder,
+}
+"""By kind of format: (tokenizer, format, length_max) -> encoder. Raises DataError or ConfigError."""
 
 LOOKED_AT = 1024
 """Of so many training rows a host says how many tokens they have; they are among the first that it trains on."""
@@ -57,7 +77,7 @@ class Task:
         self.run_seed = settings.seed
         self.batch_size = settings.batch_size
         for row in (*train, *validation):
-            encoder.label(row)
+            encoder.check(row)
         blank = next((row for row in validation if encoder.is_blank(row)), None)
         train, validation = ([row for row in rows if not encoder.is_blank(row)] for rows in (train, validation))
         if blank is not None and not validation:
@@ -187,7 +207,7 @@ def load_task(
     encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
     if splits.copies is not None:
         for row in splits.validation.rows:
-            encoder.label(row)  # rows that lack what is read look like copies
+            encoder.check(row)  # rows that lack what is read look like copies
         splits = without_copies(splits, encoder.reads, data or settings.objective.task)
     train, validation = splits.train.rows, splits.validation.rows
     return Task(encoder, train, validation, settings, parse_shard(shard), copies=splits.copies)

@@ -5,10 +5,10 @@ import torch
 from reference import tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.errors import DataError
-from seedflood.training.completions import CompletionEncoder
 from seedflood.training.encoding import TextEncoder
 from seedflood.training.formats import CompletionFormat, TextFormat
 from seedflood.training.gasloc.packing import PackedTask, pack, pack_marked, pack_task, text_batch
+from seedflood.training.marking import CompletionEncoder
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import rows_in_memory
 from seedflood.training.tasks import load_task

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.encoding import PlainEncoder
-from seedflood.training.formats import Format
+from seedflood.training.formats import TemplateFormat
 from seedflood.training.objectives.batches import Batch, pad
 from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.objectives.score import Score
@@ -21,10 +21,14 @@ from seedflood.training.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
-class RatingFormat(Format):
-    template: str
+class RatingFormat(TemplateFormat):
     words: tuple[str, str]
     number_column: str = "number"
+
+    def check(self, row: Row) -> None:
+        TemplateFormat.check(self, row)
+        if not isinstance(row.columns.get(self.number_column), int | float):
+            raise row.error(f'no number in column "{self.number_column}": correct the row.')
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +71,10 @@ class Rating(Objective):
 
 class RatingEncoder(PlainEncoder):
     def __init__(self, tokenizer: Any, form: RatingFormat, length_max: int) -> None:
-        super().__init__(tokenizer, form.template, length_max)
+        super().__init__(tokenizer, form, length_max)
         self._column = form.number_column
         words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in form.words]
         self.objective = Rating(words)
-
-    def _label(self, row: Row) -> int:
-        value = row.columns.get(self._column)
-        if not isinstance(value, int | float):
-            raise row.error(f'no number in column "{self._column}": correct the row.')
-        return -1
 
     def _example(self, tokens: list[int], row: Row) -> RatedExample:
         return RatedExample(tuple(tokens[-self.length_max :]), number=float(row.columns[self._column]))

@@ -6,10 +6,9 @@ from ratings import RatedBatch, RatingEncoder, RatingFormat
 from reference import tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.errors import DataError
-from seedflood.training.encoders import ENCODERS
 from seedflood.training.evaluation import evaluate
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.tasks import make_task
+from seedflood.training.tasks import ENCODERS, make_task
 
 ROWS = [{"text": "a b c d e"[: 2 * k + 1], "number": k / 2} for k in range(5)] * 4
 

@@ -39,7 +39,7 @@ def pack(rows: Sequence[Row], encoder: TextEncoder) -> Tensor:
     Raises DataError for rows without text, or if there are fewer than two tokens.
     """
     for row in rows:
-        encoder.label(row)
+        encoder.check(row)
     tokenizer = encoder.tokenizer
     first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     beginning = [] if first is None else [first]

@@ -11,9 +11,9 @@ from transformers import AutoTokenizer
 from seedflood.cluster.display import understood
 from seedflood.errors import DataError
 from seedflood.training.causal import CausalModel
-from seedflood.training.completions import CompletionEncoder
 from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import CompletionFormat, choose_format
+from seedflood.training.marking import CompletionEncoder
 from seedflood.training.objectives.batches import MarkedBatch
 from seedflood.training.objectives.language_modelling import MarkedModelling
 from seedflood.training.rows import Row, rows_in_memory
@@ -108,12 +108,12 @@ def test_the_token_that_begins_every_text_is_kept_and_not_learned(shared):
 
 def test_a_row_without_an_answer_is_refused_before_anything_is_trained():
     with pytest.raises(DataError, match='rows, line 1: nothing in column "completion"'):
-        encoder_of().label(Row({"prompt": "a", "completion": " "}, "rows", 1))
+        encoder_of().check(Row({"prompt": "a", "completion": " "}, "rows", 1))
 
 
 def test_a_row_of_other_columns_is_told_with_what_it_has():
     with pytest.raises(DataError, match=r'no column "prompt" \(columns: question, answer\)'):
-        encoder_of().label(Row({"question": "a", "answer": "b"}, "rows", 1))
+        encoder_of().check(Row({"question": "a", "answer": "b"}, "rows", 1))
 
 
 TOKENS_BT = torch.randint(VOCABULARY, (3, 9), generator=torch.Generator().manual_seed(1))
