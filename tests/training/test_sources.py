@@ -2,8 +2,9 @@ import datasets
 import pytest
 
 from seedflood.errors import DataError
+from seedflood.training.formats import BuiltIn
 from seedflood.training.rows import choose_splits
-from seedflood.training.sources import HubSource, read_data, read_hub
+from seedflood.training.sources import read_data, read_hub
 
 EMPTY, WHOLE = (
     datasets.DatasetDict({split: datasets.Dataset.from_list(rows) for split in ("train", "validation")})
@@ -46,4 +47,4 @@ def test_a_task_of_the_hub_knows_its_splits(answers):
     answers.append(
         datasets.DatasetDict({one: datasets.Dataset.from_list([{"text": one}]) for one in ("train", "test")})
     )
-    assert HubSource("any/rows", validation_split="test").read().validation.rows[0].columns == {"text": "test"}
+    assert BuiltIn((), "any/rows", validation_split="test").read().validation.rows[0].columns == {"text": "test"}

@@ -8,16 +8,16 @@ itself writes what it learns from.
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from seedflood import embedded
-from seedflood.config import ObjectiveSettings
+from seedflood.config import EMBEDDED, ObjectiveSettings
 from seedflood.errors import ConfigError
 from seedflood.training.rewards.scores import columns_of
-from seedflood.training.rows import Row, Table
-from seedflood.training.sources import EmbeddedSource, HubSource, Source
+from seedflood.training.rows import Row, Splits, Table, choose_splits
+from seedflood.training.sources import read_embedded, read_hub
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,28 +154,38 @@ class RewardFormat(TemplateFormat):
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A built-in task: where its rows are, and a format for each way in which its columns may be named."""
+    """A built-in task. formats: one for each way in which its columns may be named. data: a data set of the hub, or
+    "embedded". rows_of: makes the rows of a split that come with the package."""
 
-    source: Source
     formats: tuple[PromptFormat, ...]
+    data: str = EMBEDDED
+    configuration: str | None = None
+    validation_split: str = "validation"
+    rows_of: Callable[[embedded.Split], Iterable[Mapping[str, Any]]] | None = None
+
+    def read(self) -> Splits:
+        """Training and validation rows. Raises DataError."""
+        if self.rows_of is not None:
+            return read_embedded(self.rows_of)
+        return choose_splits(read_hub(self.data, self.configuration), ("train", self.validation_split), self.data)
 
 
 _YES_NO = ("Yes", "No")
 _RTE = '{%s}\nDoes this mean that "{%s}" is true? Yes or No?\n'
 BUILT_IN = {
-    "embedded": BuiltIn(EmbeddedSource(embedded.rows), (PromptFormat(embedded.TEMPLATE, embedded.LABEL_WORDS),)),
-    "places": BuiltIn(EmbeddedSource(embedded.places), (PromptFormat(embedded.PLACES_TEMPLATE, embedded.PLACES),)),
-    "sst2": BuiltIn(HubSource("stanfordnlp/sst2"), (PromptFormat("{sentence} . it was", ("terrible", "great")),)),
+    "embedded": BuiltIn((PromptFormat(embedded.TEMPLATE, embedded.LABEL_WORDS),), rows_of=embedded.rows),
+    "places": BuiltIn((PromptFormat(embedded.PLACES_TEMPLATE, embedded.PLACES),), rows_of=embedded.places),
+    "sst2": BuiltIn((PromptFormat("{sentence} . it was", ("terrible", "great")),), "stanfordnlp/sst2"),
     "rte": BuiltIn(
-        HubSource("nyu-mll/glue", "rte"),
         tuple(PromptFormat(_RTE % pair, _YES_NO) for pair in (("sentence1", "sentence2"), ("premise", "hypothesis"))),
+        "nyu-mll/glue",
+        "rte",
     ),
     "boolq": BuiltIn(
-        HubSource("google/boolq"),
         tuple(PromptFormat("{passage} {question}?\n", ("No", "Yes"), column) for column in ("answer", "label")),
+        "google/boolq",
     ),
     "trec": BuiltIn(
-        HubSource("CogComp/trec", validation_split="test"),
         tuple(
             PromptFormat(
                 "{text}\nThis question asks for a",
@@ -184,10 +194,13 @@ BUILT_IN = {
             )
             for column in ("coarse_label", "label")
         ),
+        "CogComp/trec",
+        validation_split="test",
     ),
     "agnews": BuiltIn(
-        HubSource("fancyzhx/ag_news", validation_split="test"),
         (PromptFormat("{text}\nThis news is about", ("world", "sports", "business", "technology")),),
+        "fancyzhx/ag_news",
+        validation_split="test",
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,33 +14,10 @@ from seedflood.training.files import KINDS, kind_of, of_dataset, read_file, read
 from seedflood.training.rows import Reader, Splits, Table, choose_splits, rows_in_memory
 
 
-@dataclass(frozen=True, slots=True)
-class HubSource:
-    """A data set of the hub."""
-
-    name: str
-    configuration: str | None = None
-    validation_split: str = "validation"
-
-    def read(self) -> Splits:
-        """Training and validation rows. Raises DataError."""
-        return choose_splits(read_hub(self.name, self.configuration), ("train", self.validation_split), self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedSource:
-    """Rows that come with the package. of: makes those of a split (`embedded`)."""
-
-    of: Callable[[embedded.Split], Iterable[Mapping[str, Any]]]
-    name: str = "embedded"
-
-    def read(self) -> Splits:
-        train, validation = (rows_in_memory(self.of(split), f"embedded {split}") for split in embedded.SPLITS)
-        return Splits(Table(train), Table(validation))
-
-
-Source = HubSource | EmbeddedSource
-"""Where the rows of a built-in task come from."""
+def read_embedded(rows_of: Callable[[embedded.Split], Iterable[Mapping[str, Any]]]) -> Splits:
+    """Rows that come with the package. rows_of: makes those of a split (`embedded`)."""
+    train, validation = (rows_in_memory(rows_of(split), f"embedded {split}") for split in embedded.SPLITS)
+    return Splits(Table(train), Table(validation))
 
 
 def read_data(data: str) -> Splits:

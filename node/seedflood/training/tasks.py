@@ -7,11 +7,11 @@ have had. `formats` and `encoding` make examples of rows, `objectives` say what 
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from seedflood import embedded
-from seedflood.config import ObjectiveSettings, RunSettings
+from seedflood.config import EMBEDDED, ObjectiveSettings, RunSettings
 from seedflood.errors import DataError, ModelError
 from seedflood.training import randomness
 from seedflood.training.chat import ChatEncoder
@@ -32,10 +32,7 @@ from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.rewarding import RewardEncoder
 from seedflood.training.rows import Row, Splits, Table, rows_in_memory, without_copies
 from seedflood.training.shards import Shard, choose_rows, parse_shard
-from seedflood.training.sources import EmbeddedSource, read_data
-
-TEXTS = EmbeddedSource(embedded.texts)
-
+from seedflood.training.sources import read_data, read_embedded
 
 ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
     PromptFormat: PromptEncoder,
@@ -95,7 +92,6 @@ class Task:
         self._rows_of_run, self._rows_found = len(chosen), len(train)
         self.validation_rows = validation
         self._examples: dict[int, Example] = {}
-        self._validation_examples: list[Example] | None = None
         self._permutation = lru_cache(maxsize=64)(self._permute)
 
     @property
@@ -103,13 +99,11 @@ class Task:
         """What is measured on the task's batches."""
         return self.encoder.objective
 
-    @property
+    @cached_property
     def validation_examples(self) -> list[Example]:
         """The validation rows of the run as tokens, made when first asked for. Raises DataError for a row without
         text."""
-        if self._validation_examples is None:
-            self._validation_examples = self.encoder.encode(self.validation_rows)
-        return self._validation_examples
+        return self.encoder.encode(self.validation_rows)
 
     def validation(self, tokens_max: int) -> Iterator[Batch]:
         """The validation rows in batches of similar length, of at most so many tokens or of one row. Raises
@@ -224,11 +218,11 @@ def task_of_rows(settings: RunSettings, tokenizer: Any, table: Table, vocabulary
 def read_rows(settings: ObjectiveSettings, data: str | None) -> Splits:
     """Training and validation rows of a task. data: see `load_task`. Raises DataError."""
     built_in = BUILT_IN.get(settings.task)
-    if built_in is not None and data in (None, built_in.source.name):
-        return built_in.source.read()
+    if built_in is not None and data in (None, built_in.data):
+        return built_in.read()
     if data is None:
         raise DataError(f'Task "{settings.task}" needs data: set `data` to a file, a folder or the name of a data set.')
-    return TEXTS.read() if data == TEXTS.name else read_data(data)
+    return read_embedded(embedded.texts) if data == EMBEDDED else read_data(data)
 
 
 def make_task(
