@@ -9,9 +9,8 @@ import torch
 
 from seedflood.errors import DataError
 from seedflood.training.causal import CausalModel
-from seedflood.training.objectives.objective import Batches
+from seedflood.training.objectives.objective import Batches, Score
 from seedflood.training.objectives.reward import Reward
-from seedflood.training.objectives.score import Score
 
 TOKENS_PER_BATCH_MAX = 4096
 

@@ -15,8 +15,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.encoding import PlainEncoder
 from seedflood.training.formats import TemplateFormat
 from seedflood.training.objectives.batches import Batch, pad
-from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.objectives.score import Score
+from seedflood.training.objectives.objective import Example, Objective, Score
 from seedflood.training.rows import Row
 
 

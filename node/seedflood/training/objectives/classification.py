@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, LabelledBatch, pad
-from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.objectives.score import Score
+from seedflood.training.objectives.objective import Example, Objective, Score
 
 
 class Classification(Objective):

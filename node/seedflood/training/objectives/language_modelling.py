@@ -14,8 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
-from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.objectives.score import Score
+from seedflood.training.objectives.objective import Example, Objective, Score
 
 LOGIT_ELEMENTS_MAX = 1 << 24
 """Logits made at once: 64 MiB in float32. If these are all, they are kept for the way back."""

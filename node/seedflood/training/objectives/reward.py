@@ -32,8 +32,7 @@ from torch import Tensor
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
 from seedflood.training.objectives.language_modelling import PERPLEXITY_LOG_MAX, measure_tokens
-from seedflood.training.objectives.objective import Example, Objective
-from seedflood.training.objectives.score import Score
+from seedflood.training.objectives.objective import Example, Objective, Score
 from seedflood.training.objectives.writing import Text, write
 from seedflood.training.randomness import derive_key, uniform
 

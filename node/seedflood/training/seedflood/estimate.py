@@ -21,8 +21,7 @@ from torch import Tensor
 
 from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, Told
 from seedflood.training.objectives.batches import Batch
-from seedflood.training.objectives.objective import Objective
-from seedflood.training.objectives.score import Score
+from seedflood.training.objectives.objective import Objective, Score
 from seedflood.training.seedflood.layers import Live, LiveModel, Probe
 from seedflood.training.seedflood.subspace import Moves
 

@@ -6,7 +6,7 @@ import torch
 from reference import LABELS, TEXTS, tiny_batch, tiny_model
 
 from seedflood.training.causal import CausalModel
-from seedflood.training.objectives.score import Score
+from seedflood.training.objectives.objective import Score
 
 
 def make(accuracy, loss, count):
