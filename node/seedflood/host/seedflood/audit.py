@@ -38,7 +38,8 @@ import numpy
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Told
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling
-from seedflood.training.seedflood.telling import Integers, decode_coefficients
+from seedflood.training.seedflood.optimiser import Integers
+from seedflood.training.seedflood.telling import decode_coefficients
 
 THRESHOLD = 15.0
 EVIDENCE_MAX, INEXACT_EVIDENCE_MAX = 8.0, 4.0

@@ -13,16 +13,14 @@ all later steps, or of all steps; or take whole epochs back; or end the run.
 Shapes: F coefficients, E numbers of an epoch (subspace.py).
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-import numpy
 import torch
-from safetensors.numpy import load, save
+from pydantic import Base64Encoder, EncodedBytes, TypeAdapter
 from torch import Tensor
 
 from seedflood.config import RunSettings
@@ -36,7 +34,6 @@ from seedflood.training.seedflood.control import (
     SIGNIFICANT,
     SIGNIFICANT_ALONE,
     Control,
-    Lost,
     Past,
     block_length,
 )
@@ -86,7 +83,7 @@ class PlainSum:
     """Nothing is remembered, so it does not matter what the numbers without these updates stand for."""
 
 
-_Heard = Mapping[OriginId, Told]
+_Heard = Mapping[OriginId, tuple[int, int] | Annotated[bytes, EncodedBytes(Base64Encoder)]]
 """What the origins told of one step."""
 
 
@@ -127,7 +124,7 @@ class _Steps:
     past: Past | None
     settled: _Point
     settled_before: int
-    latest: _Point | None
+    latest: _Point | None = None
     told: dict[int, _Heard] = field(default_factory=dict)
 
 
@@ -198,7 +195,7 @@ class Stepwise:
         """The steps of an epoch. It begins again if it began with another past, and all of its updates are here."""
         if epoch not in self._epochs:
             if (place := self._places.pop(epoch, None)) is not None:
-                self._epochs[epoch] = _unpacked(self._shelf.read(place))
+                self._epochs[epoch] = _FILED.validate_json(self._shelf.read(place))
             else:
                 self._epochs[epoch] = self._begin(epoch, held_E, past)
             for oldest in sorted(self._epochs)[:-KEPT_EPOCHS]:
@@ -224,7 +221,7 @@ class Stepwise:
         it."""
         steps = self._epochs[epoch]
         if steps.settled_before < (epoch + 1) * self._refresh_period:
-            place = self._shelf.put(_packed(steps))
+            place = self._shelf.put(_FILED.dump_json(steps, exclude={"latest"}))
             if place is None:
                 return
             self._places[epoch] = place
@@ -299,46 +296,5 @@ def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _H
     return {**told, **{step: {**told.get(step, {}), **more} for step, more in added.items()}}
 
 
-def _packed(steps: _Steps) -> bytes:
-    """Bytes for a file of this process: arrays, and all smaller things as JSON."""
-    told = {
-        step: {origin: one.hex() if isinstance(one, bytes) else one for origin, one in said.items()}
-        for step, said in steps.told.items()
-    }
-    state, control, left, is_over = steps.settled
-    facts = {
-        "past": None if steps.past is None else steps.past.listed(),
-        "before": steps.settled_before,
-        "told": told,
-        "blocks": [control.best, control.block, control.whole],
-        "counts": [control.halvings, control.steps, control.taken, control.worse],
-        "decays": [state.decay_1, state.decay_2],
-        "left": [left.listed(), is_over],
-    }
-    begin_F = control.best_F if control.begin_F is None else control.begin_F
-    arrays = {
-        "increments": numpy.stack([state.increment_F, control.best_F, begin_F]),
-        "moments": numpy.stack([state.first_F, state.second_F]),
-        "facts": numpy.frombuffer(json.dumps(facts).encode(), numpy.uint8),
-    }
-    return save(arrays)
-
-
-def _unpacked(packed: bytes) -> _Steps:
-    arrays = load(packed)
-    facts = json.loads(arrays["facts"].tobytes())
-    told: dict[int, _Heard] = {
-        int(step): {
-            int(origin): bytes.fromhex(one) if isinstance(one, str) else (one[0], one[1])
-            for origin, one in said.items()
-        }
-        for step, said in facts["told"].items()
-    }
-    past = None if facts["past"] is None else Past.read(facts["past"])
-    increment_F, best_F, begin_F = arrays["increments"]
-    state = State(increment_F, *arrays["moments"], *facts["decays"])
-    best, block, whole = ({int(origin): Lost(*sums) for origin, sums in one.items()} for one in facts["blocks"])
-    halvings, steps, taken, worse = facts["counts"]
-    control = Control(best_F, halvings, best, block, steps, begin_F, taken, worse, whole)
-    left, is_over = facts["left"]
-    return _Steps(past, _Point(state, control, Past.read(left), is_over), facts["before"], None, told)
+_FILED = TypeAdapter(_Steps)
+"""To bytes for a file of this process, and back."""

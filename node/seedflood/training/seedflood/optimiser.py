@@ -15,10 +15,12 @@ a closed epoch.
 A step about which nothing was told, or only zeros, is passed over: it leaves no trace in the sums either.
 """
 
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy
+from pydantic import PlainSerializer, PlainValidator
 
 from seedflood.training.seedflood.schedule import FACTOR_BITS
 
@@ -32,8 +34,15 @@ STEP_MAX = 2.0**50
 """The most that one step adds to an increment, in units: a thousand. Even a run that has diverged stays within
 integers."""
 
-Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
-Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
+
+def _from_text(kind: type[numpy.generic]) -> PlainValidator:
+    return PlainValidator(lambda text: numpy.frombuffer(bytearray(b64decode(text)), kind))
+
+
+_AS_TEXT = PlainSerializer(lambda array: b64encode(array.tobytes()).decode())
+Floats = Annotated[numpy.ndarray[Any, numpy.dtype[numpy.float64]], _from_text(numpy.float64), _AS_TEXT]
+Integers = Annotated[numpy.ndarray[Any, numpy.dtype[numpy.int64]], _from_text(numpy.int64), _AS_TEXT]
+"""Arrays of a state, which can be put aside as JSON (`aggregation`)."""
 
 
 @dataclass(frozen=True, slots=True)

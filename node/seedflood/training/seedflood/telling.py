@@ -30,6 +30,7 @@ from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Pairs, Sp
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.estimate import Measurement, to_told_loss
 from seedflood.training.seedflood.gradient import Gradient
+from seedflood.training.seedflood.optimiser import Floats, Integers
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
 from seedflood.training.seedflood.subspace import Subspace
 
@@ -41,8 +42,6 @@ On tiny-opt the largest coefficient of a slot is 0.02 to 34 at the beginning, an
 for rounding (biases of keys, 1e-8) stays zero. That matters to Adam, which would go as far with noise as with a slope.
 """
 
-Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
-Integers = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 Whole = TypeVar("Whole", int, Integers)
 
 
