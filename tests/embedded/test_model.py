@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from reference import make_task
 from safetensors import safe_open
 
 from seedflood import embedded
@@ -14,7 +15,6 @@ from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import PromptFormat
 from seedflood.training.models import load_model
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.tasks import make_task
 
 CLIENTS = 4
 SETTINGS = RunSettings.of(task="embedded", clients=CLIENTS)

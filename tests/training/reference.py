@@ -6,7 +6,8 @@ test_randomness.py), and nothing of the arithmetic on them.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -31,13 +32,17 @@ from transformers import (
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
+from seedflood.training.formats import Format
 from seedflood.training.models import BaseModel, prepare_model
 from seedflood.training.objectives.batches import Batch, LabelledBatch, TextBatch
 from seedflood.training.objectives.classification import Classification
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.objectives.objective import Objective
+from seedflood.training.rows import rows_in_memory
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
+from seedflood.training.shards import parse_shard
+from seedflood.training.tasks import Task, make_encoder
 
 FAMILIES = ("opt", "gpt2", "llama", "qwen2", "mistral", "gemma3")
 WORDS = ("[pad]", "[unk]", "a", "b", "c", "d", "e", "good", "bad", "film", "was", "it", ".", "[bos]")
@@ -115,6 +120,20 @@ def tiny_batch(rows: int = 6, *, seed: int = 0, labelled: bool = True) -> Batch:
 def objective_of(batch: Batch) -> Objective:
     """What is measured on a tiny batch."""
     return LABELS if isinstance(batch, LabelledBatch) else TEXTS
+
+
+def make_task(
+    settings: RunSettings,
+    tokenizer: Any,
+    form: Format,
+    train: Iterable[Mapping[str, Any]],
+    validation: Iterable[Mapping[str, Any]],
+    *,
+    shard: str | None = None,
+) -> Task:
+    """A task of rows in memory."""
+    rows = rows_in_memory(train, "training rows"), rows_in_memory(validation, "validation rows")
+    return Task(make_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, parse_shard(shard))
 
 
 def direction(subspace: Subspace, epoch: int, seed: int, index: int, basis: SlotBasis | None = None) -> Tensor:

@@ -2,12 +2,21 @@
 
 import pytest
 import torch
-from reference import FAMILIES, LABELS, TEXTS, tiny_base, tiny_batch, tiny_model, tiny_settings, tiny_tokenizer
+from reference import (
+    FAMILIES,
+    LABELS,
+    TEXTS,
+    make_task,
+    tiny_base,
+    tiny_batch,
+    tiny_model,
+    tiny_settings,
+    tiny_tokenizer,
+)
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import PromptFormat, TextFormat
-from seedflood.training.tasks import make_task
 
 ROWS = [{"text": f"film {'good' if label else 'bad'} {word}", "label": label} for word in "abcde" for label in (0, 1)]
 FORMATS = {"classification": PromptFormat("{text} it was", ("bad", "good")), "texts": TextFormat()}

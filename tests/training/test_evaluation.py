@@ -1,13 +1,13 @@
 import pytest
 import torch
-from reference import plain_loss, some_updates, tiny_model, tiny_replica, tiny_settings, tiny_tokenizer
+from reference import make_task, plain_loss, some_updates, tiny_model, tiny_replica, tiny_settings, tiny_tokenizer
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import PromptFormat, TextFormat
 from seedflood.training.models import load_model
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.tasks import load_task, make_task
+from seedflood.training.tasks import load_task
 
 ROWS = [{"text": " ".join("abcde"[: 1 + index % 5]), "label": index % 2} for index in range(23)]
 

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from reference import FAMILIES, WORDS, some_updates, tiny_base, tiny_replica, tiny_settings
+from reference import FAMILIES, WORDS, make_task, some_updates, tiny_base, tiny_replica, tiny_settings
 
 from seedflood.errors import UsageError
 from seedflood.training.formats import CompletionFormat
 from seedflood.training.generation import SAMPLES, Wish, write_on, write_samples
-from seedflood.training.tasks import make_task
 
 PROMPT = "a film was good ."
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from marked_texts import tokenizer_of
-from reference import VOCABULARY, tiny_base, tiny_model, tiny_settings, tiny_tokenizer
+from reference import VOCABULARY, make_task, tiny_base, tiny_model, tiny_settings, tiny_tokenizer
 from tokenizers import processors
 from torch.nn import functional
 from transformers import AutoTokenizer
@@ -18,7 +18,6 @@ from seedflood.training.objectives.batches import MarkedBatch
 from seedflood.training.objectives.language_modelling import MarkedModelling
 from seedflood.training.rows import Row, rows_in_memory
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.tasks import make_task
 
 ROWS = [{"prompt": f"a film {'a b c d e '[: 2 * n]}", "completion": f"was {word}"} for n in range(5) for word in "abcd"]
 

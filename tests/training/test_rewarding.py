@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from marked_texts import tokenizer_of
-from reference import tiny_base, tiny_settings, tiny_tokenizer
+from reference import make_task, tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.config import NodeSettings, RunSettings, read_objective
 from seedflood.errors import ConfigError, DataError, ModelError
@@ -14,7 +14,6 @@ from seedflood.training.generation import SAMPLES, write_samples
 from seedflood.training.loading import load_rows
 from seedflood.training.rewarding import RewardEncoder
 from seedflood.training.rows import rows_in_memory
-from seedflood.training.tasks import make_task
 
 TEMPLATE = (Path(__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
 ASKED = [{"role": "user", "content": "a b"}]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import VOCABULARY, WORDS, tiny_base, tiny_settings, tiny_tokenizer
+from reference import VOCABULARY, WORDS, make_task, tiny_base, tiny_settings, tiny_tokenizer
 from tokenizers import processors
 from transformers import AutoTokenizer
 
@@ -15,7 +15,7 @@ from seedflood.errors import ConfigError, DataError, ModelError
 from seedflood.training.formats import BUILT_IN, PromptFormat, TextFormat, choose_format
 from seedflood.training.objectives.batches import TextBatch
 from seedflood.training.rows import Row
-from seedflood.training.tasks import load_task, make_task
+from seedflood.training.tasks import load_task
 
 FORM = PromptFormat("{text} it was", ("bad", "good"))
 ROWS = [{"text": f"film {word}", "label": index % 2} for index, word in enumerate("abcde" * 8)]

@@ -6,7 +6,7 @@ have had. `formats` and `encoding` make examples of rows, `objectives` say what 
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from seedflood.training.marking import CompletionEncoder
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.rewarding import RewardEncoder
-from seedflood.training.rows import Row, Splits, Table, rows_in_memory, without_copies
+from seedflood.training.rows import Row, Splits, Table, without_copies
 from seedflood.training.shards import Shard, choose_rows, parse_shard
 from seedflood.training.sources import read_data, read_embedded
 
@@ -198,7 +198,7 @@ def load_task(
     form = choose_format(settings.objective, splits.train.rows[0].columns)
     form.check_names(splits.train)
     form.check_names(splits.validation)
-    encoder = _encoder(settings.objective, tokenizer, form, vocabulary_size)
+    encoder = make_encoder(settings.objective, tokenizer, form, vocabulary_size)
     if splits.copies is not None:
         for row in splits.validation.rows:
             encoder.check(row)  # rows that lack what is read look like copies
@@ -212,7 +212,7 @@ def task_of_rows(settings: RunSettings, tokenizer: Any, table: Table, vocabulary
     rows = table.rows
     form = choose_format(settings.objective, rows[0].columns)
     form.check_names(table)
-    return Task(_encoder(settings.objective, tokenizer, form, vocabulary_size), rows, rows, settings, Shard())
+    return Task(make_encoder(settings.objective, tokenizer, form, vocabulary_size), rows, rows, settings, Shard())
 
 
 def read_rows(settings: ObjectiveSettings, data: str | None) -> Splits:
@@ -225,21 +225,10 @@ def read_rows(settings: ObjectiveSettings, data: str | None) -> Splits:
     return read_embedded(embedded.texts) if data == EMBEDDED else read_data(data)
 
 
-def make_task(
-    settings: RunSettings,
-    tokenizer: Any,
-    form: Format,
-    train: Iterable[Mapping[str, Any]],
-    validation: Iterable[Mapping[str, Any]],
-    *,
-    shard: str | None = None,
-) -> Task:
-    """A task of rows in memory. Raises DataError or ConfigError."""
-    rows = rows_in_memory(train, "training rows"), rows_in_memory(validation, "validation rows")
-    return Task(_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, parse_shard(shard))
-
-
-def _encoder(settings: ObjectiveSettings, tokenizer: Any, form: Format, vocabulary_size: float = math.inf) -> Encoder:
+def make_encoder(
+    settings: ObjectiveSettings, tokenizer: Any, form: Format, vocabulary_size: float = math.inf
+) -> Encoder:
+    """Raises DataError or ConfigError."""
     if tokenizer is None:
         raise ModelError("The model has no tokenizer: add tokenizer.json to its folder.")
     encoder = ENCODERS[type(form)](tokenizer, form, settings.max_length)

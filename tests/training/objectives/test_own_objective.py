@@ -3,12 +3,12 @@
 import pytest
 import torch
 from ratings import RatedBatch, RatingEncoder, RatingFormat
-from reference import tiny_base, tiny_settings, tiny_tokenizer
+from reference import make_task, tiny_base, tiny_settings, tiny_tokenizer
 
 from seedflood.errors import DataError
 from seedflood.training.evaluation import evaluate
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.tasks import ENCODERS, make_task
+from seedflood.training.tasks import ENCODERS
 
 ROWS = [{"text": "a b c d e"[: 2 * k + 1], "number": k / 2} for k in range(5)] * 4
 
