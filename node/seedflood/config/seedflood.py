@@ -77,6 +77,12 @@ class SeedfloodSettings(AlgorithmSettings):
             raise ValueError(
                 'stop_after needs losses that all hosts hold alike: set window = "strict", or take stop_after out'
             )
+        if self.participants is not None and self.window != "strict":
+            raise ValueError(
+                'participants is for windows that wait for all who measure: set window = "strict", or take it out'
+            )
+        if self.participants is not None and self.stop_after is not None:
+            raise ValueError("with participants a run cannot stop before its end: take stop_after out, or participants")
         return self
 
     @property
@@ -88,16 +94,6 @@ class SeedfloodSettings(AlgorithmSettings):
     def stop_epochs(self) -> int | None:
         """`stop_after` in whole epochs."""
         return None if self.stop_after is None else -(-self.stop_after // self.refresh_period)
-
-    @model_validator(mode="after")
-    def _check_participants(self) -> Self:
-        if self.participants is not None and self.window != "strict":
-            raise ValueError(
-                'participants is for windows that wait for all who measure: set window = "strict", or take it out'
-            )
-        if self.participants is not None and self.stop_after is not None:
-            raise ValueError("with participants a run cannot stop before its end: take stop_after out, or participants")
-        return self
 
     def turn_rounds(self, clients: int) -> int:
         """Of so many rounds a host measures one: as many as leave no more than `participants` for a round in the mean,
