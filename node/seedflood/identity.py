@@ -156,9 +156,7 @@ def _load(path: Path) -> Ed25519PrivateKey:
         pem = file.read(KEY_FILE_BYTES_MAX)
     try:
         key = load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError):
-        key = None
-    except Exception:  # cryptography's own tree, e.g. UnsupportedAlgorithm
+    except Exception:  # also of cryptography's own tree, e.g. UnsupportedAlgorithm
         key = None
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(
