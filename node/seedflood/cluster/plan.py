@@ -92,7 +92,8 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]
 
 def secret_of(seed: int, k: int) -> bytes:
     """What the key of a node on this machine follows from: 32 bytes. Which rows a host takes, and in which directions
-    it looks, follow from its key. So with keys by chance two runs of one seed would not end with the same model."""
+    it looks, follow from its key. So with keys by chance two runs of one seed would not end with the same model. Such a
+    key is no secret, but these nodes listen on this machine alone."""
     return hashlib.sha256(f"seedflood local {seed} {k}".encode()).digest()
 
 
