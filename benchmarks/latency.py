@@ -28,9 +28,11 @@ import grpc.aio
 import uvloop
 
 from benchmarks.measure import Metric, make_metric
+from benchmarks.origins import SCALAR_SEEN_MAX
 from benchmarks.relay import Relay, make_rules
 from benchmarks.workers import Worker, next_question
 from seedflood.identity import Identity
+from seedflood.protocol.seedflood.messages import LOSS_MAX
 from seedflood.transport.credentials import Credentials, plain_text
 from seedflood.transport.server import CHANNEL_OPTIONS, SERVER_OPTIONS
 
@@ -135,7 +137,8 @@ async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: b
                     pipe.send(True)
                 case ("publish",):
                     began = time.perf_counter()
-                    step = node.publish([(random.getrandbits(32), random.randint(-(1 << 24), 1 << 24))])
+                    told = random.randint(0, LOSS_MAX), random.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)
+                    step = node.publish([told])
                     pipe.send((node.identity.origin, step, began, node.sent_at[step]))
                 case ("echo", address):
                     if address not in channels:
