@@ -17,7 +17,7 @@ from transformers import OPTConfig, OPTForCausalLM
 
 from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_max, run_in_turn
 from benchmarks.model import OBJECTIVE, make_batch, make_wide_batch, plain_inputs, randomly_initialized
-from seedflood.config import RunSettings
+from seedflood.config import EstimateName, RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.training.models import prepare_model
@@ -45,16 +45,17 @@ def run() -> dict[str, Metric]:
 
 def _measure(name: str, device: str, config: OPTConfig) -> dict[str, Metric]:
     replica, plain = _replica(device, config), _plain(device, config)
+    two_sided = _replica(device, config, "two-sided")
     seconds = run_in_turn(
         {
             "forwards": partial(_forwards, plain, device, count()),
-            "estimate": partial(_estimate, replica, count()),
+            "estimate": partial(_estimate, two_sided, count()),
             "gradient": partial(_gradient, replica, count(), is_checkpointed=False),
             "checkpointed": partial(_gradient, replica, count(), is_checkpointed=True),
         },
         REPETITIONS,
     )
-    del replica, plain
+    del replica, two_sided, plain
     size = "large" if config is LARGE else "small"
     peaks = {one: [_peak(one, device, size) for _ in range(MEMORY_REPETITIONS)] for one in SUBJECTS}
     return {
@@ -76,9 +77,9 @@ def _plain(device: str, config: OPTConfig) -> OPTForCausalLM:
     return model
 
 
-def _replica(device: str, config: OPTConfig) -> Replica:
+def _replica(device: str, config: OPTConfig, estimate: EstimateName = "gradient") -> Replica:
     base = prepare_model(randomly_initialized(config), None, device=device, dtype="float32")
-    return Replica(base, RunSettings.of(clients=16, estimate="gradient"))
+    return Replica(base, RunSettings.of(clients=16, estimate=estimate))
 
 
 def _synchronise(device: str) -> None:
