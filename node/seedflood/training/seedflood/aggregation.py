@@ -17,10 +17,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import torch
-from pydantic import Base64Encoder, EncodedBytes, TypeAdapter
+from pydantic import Base64Bytes, TypeAdapter
 from torch import Tensor
 
 from seedflood.config import RunSettings
@@ -83,7 +83,7 @@ class PlainSum:
     """Nothing is remembered, so it does not matter what the numbers without these updates stand for."""
 
 
-_Heard = Mapping[OriginId, tuple[int, int] | Annotated[bytes, EncodedBytes(Base64Encoder)]]
+_Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
 """What the origins told of one step."""
 
 
@@ -297,4 +297,4 @@ def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _H
 
 
 _FILED = TypeAdapter(_Steps)
-"""To bytes for a file of this process, and back."""
+"""To JSON for a file of this process, and back."""

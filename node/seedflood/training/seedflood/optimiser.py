@@ -36,6 +36,7 @@ integers."""
 
 
 def _from_text(kind: type[numpy.generic]) -> PlainValidator:
+    """Arrays that may be written, or torch warns of them."""
     return PlainValidator(lambda text: numpy.frombuffer(bytearray(b64decode(text)), kind))
 
 
