@@ -4,25 +4,38 @@ stdout carries data, stderr carries logs and faults. A fault is one sentence and
 never see a traceback unless they ask for it by SEEDFLOOD_TRACEBACK=1.
 """
 
+import sys
 from typing import Any
 
-from seedflood.cli.faults import run_command
+from seedflood.errors import ExitCode
+from seedflood.host import signals
 
 __all__ = ["main", "node_main"]
 
 
 def main() -> None:
     """`seedflood`."""
-    run_command(lambda **told: _commands().app(**told), "seedflood")
+    _run("seedflood", is_daemon=sys.argv[1:2] == ["relay"])
 
 
 def node_main() -> None:
     """`seedflood-node`."""
-    run_command(lambda **told: _commands().node_app(**told), "seedflood-node")
+    _run("seedflood-node", is_daemon=True)
 
 
-def _commands() -> Any:
-    """Reading all modules takes a second, in which whoever presses Ctrl-C is to see a sentence, too."""
+def _run(name: str, *, is_daemon: bool) -> None:
+    """Reading all modules takes a second, in which signals are heard, too."""
+    with signals.begin(is_daemon=is_daemon):
+        try:
+            from seedflood.cli.faults import run_command
+        except KeyboardInterrupt:
+            print(f"{name}: interrupted", file=sys.stderr)
+            sys.exit(ExitCode.TRY_AGAIN)
+
+        run_command(lambda **told: _app(name)(**told), name)
+
+
+def _app(name: str) -> Any:
     from seedflood.cli import commands
 
-    return commands
+    return commands.node_app if name == "seedflood-node" else commands.app

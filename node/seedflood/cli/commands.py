@@ -44,7 +44,7 @@ from seedflood.config import (
     read_objective,
 )
 from seedflood.errors import ConfigError, DivergenceError
-from seedflood.host import garbage
+from seedflood.host import garbage, outlets
 from seedflood.host.logs import configure_logging
 from seedflood.host.places import hold
 
@@ -91,6 +91,7 @@ def run_node(
     given = {"name": name, "listen": listen, "state": state, "data": data, "device": device}
     flags = parse_overrides(overrides)
     flags.setdefault("node", {}).update({key: value for key, value in given.items() if value is not None})
+    outlets.begin(is_daemon=True)
     configure_logging(name or "?")
     course = load_course(peers, flags)
     check_course(course)
@@ -185,6 +186,7 @@ def local(
         then=None if then is None else detach(read_layer(then, THEN_REMEDY), then.parent),
         relays=relays,
     )
+    outlets.begin(is_daemon=False)
     result = run_cluster(plan, folder)
     if as_json:
         typer.echo(json.dumps(result))

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from seedflood.errors import ExitCode, SeedfloodError
+from seedflood.host import outlets
 
 NEEDS_TRAINING = (
     "the Python package {module} is not installed, which everything with a model needs: pip install "
@@ -41,6 +42,8 @@ def run_command(command: Callable[..., Any], name: str) -> None:
         _fail(name, "interrupted", ExitCode.TRY_AGAIN)
     except Exception as error:
         _fail(name, *_told(error))
+    finally:
+        outlets.finish()
 
 
 def _told(error: Exception) -> tuple[str, ExitCode]:

@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from seedflood.cli import node_main
-from seedflood.host import garbage
+from seedflood.host import garbage, signals
 
 BLOCKED = {signal.SIGTERM, signal.SIGCHLD}
 LOOK_SECONDS = 1.0
@@ -43,7 +43,9 @@ def main() -> None:
         os.environ["LOCAL_RANK"] = str(number)
         if (pid := _spawn(node, pipes) if has_threads else os.fork()) == 0:
             _become(node, [facts, *pipes])
-            return node_main()
+            with signals.begin(is_daemon=True):
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
+                return node_main()
         os.close(node["stderr"])
         numbers[pid] = number
         _tell(facts, number, "pid", pid)
@@ -75,8 +77,6 @@ def _become(node: dict[str, Any], pipes: list[int]) -> None:
     for file in (results, *pipes):
         os.close(file)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
     sys.argv = ["seedflood-node", *node["words"]]
 
 

@@ -71,7 +71,8 @@ class _Cluster:
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._interrupt, main)
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` wants it
+                loop.add_signal_handler(number, self._interrupt, main)
         self._processes, following = await start_nodes([host.folder for host in self.hosts])
         pairs = zip(self.hosts, self._processes, strict=True)
         watching = [asyncio.create_task(self._watch(host, process)) for host, process in pairs]

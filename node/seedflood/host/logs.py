@@ -47,5 +47,6 @@ def configure_logging(node: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)
+    logging.captureWarnings(True)
     for library in _QUIET:
         logging.getLogger(library).setLevel(logging.ERROR)

@@ -7,7 +7,6 @@ a new certificate.
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -19,7 +18,7 @@ import uvloop
 from seedflood import durable
 from seedflood.config import Stage, current
 from seedflood.errors import ConfigError, ExitCode
-from seedflood.host import garbage
+from seedflood.host import garbage, outlets, signals
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
@@ -110,6 +109,7 @@ class _Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
+        self._is_reload_due = signals.take_reload()
         notifier.status("loading the model")
         notifier.start_watchdog(loop, self._describe)
         stage: Stage | None = current(course)
@@ -152,7 +152,7 @@ class _Process:
         self._signals += 1
         self._notifier.stopping()
         if self._daemon is None:  # still loading: nothing was sent yet, and loading cannot be interrupted
-            _log.info("stopped while loading", signal=name)
+            _log.info(signals.STOPPED, signal=name)
             close_ports()  # of a relay that has still to learn its run
             _leave(ExitCode.OK)
         self._daemon.hub.tell("draining" if self._signals == 1 else "forced to stop", signal=name)
@@ -205,6 +205,5 @@ def _following(stage: Stage, before: Daemon) -> Stage:
 
 def _leave(code: ExitCode) -> NoReturn:
     """Ends the process at once. Nothing has to be closed: journal and event log survive `kill -9`, too."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    outlets.finish()
     os._exit(code)

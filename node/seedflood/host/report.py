@@ -6,6 +6,7 @@
 import contextlib
 import json
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from seedflood import durable
+from seedflood.host.outlets import RESULT_LOST
 from seedflood.host.places import told_result
 from seedflood.operations.rise import Best
 
@@ -87,10 +89,13 @@ class Report:
 
     def publish(self, result: dict[str, Any]) -> None:
         """Prints the result on stdout, as one line of JSON."""
+        if sys.stdout is None:
+            _log.warning(RESULT_LOST)
+            return
         try:
             print(json.dumps(_finite(result), allow_nan=False), flush=True)
         except OSError as error:
-            _log.warning("cannot write the result to stdout; it is in the state folder", reason=str(error))
+            _log.warning(RESULT_LOST, reason=str(error))
 
     def figures(self) -> dict[str, float | None]:
         """The figures as `NAME_before` and `NAME_after`; None if one was not evaluated or is no finite number."""
