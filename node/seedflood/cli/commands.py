@@ -23,6 +23,7 @@ from seedflood.cli.options import (
     SetOption,
     VersionOption,
     parse_overrides,
+    say,
     settings_of,
     table_console,
     typed,
@@ -189,17 +190,17 @@ def local(
     outlets.begin(is_daemon=False)
     result = run_cluster(plan, folder)
     if as_json:
-        typer.echo(json.dumps(result))
+        say(json.dumps(result))
     else:
         show_result(result, table_console())
         if export is not None:
-            typer.echo(f"The model is in {export}.")
+            say(f"The model is in {export}.")
         learned = None if export is None else f"--model {export}"
         if export is None and folder is not None and result["mode"] == EXACT_MODE:  # of others no journal holds it
             learned = f"--peers {folder / 'node-1' / 'peers.toml'}"
         if learned is not None:
             words = "--chat PROMPT" if flags["run"]["objective"].get("task") == "chat" else "PROMPT"
-            typer.echo(f"To see what it says: {typed('seedflood')} generate {learned} {words}")
+            say(f"To see what it says: {typed('seedflood')} generate {learned} {words}")
     if not is_sound(result):
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
@@ -231,7 +232,7 @@ def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption =
         raise ConfigError(f"{peers} is empty; `seedflood init` makes one.")
     for stage in course:
         where = f"{peers} is valid" if stage.position == 0 else "then"
-        typer.echo(f"{where}: run {stage.settings.run.name}, id {stage.runs[stage.position]}")
+        say(f"{where}: run {stage.settings.run.name}, id {stage.runs[stage.position]}")
 
 
 @config_app.command("show")
@@ -241,7 +242,7 @@ def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, 
         settings = load_settings(None, parse_overrides(overrides))
     else:
         settings = settings_of(peers, overrides, run)
-    typer.echo(json.dumps(settings.model_dump(mode="json"), indent=2))
+    say(json.dumps(settings.model_dump(mode="json"), indent=2))
 
 
 @app.callback()

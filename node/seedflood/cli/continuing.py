@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from seedflood import durable
-from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, guessed, parse_overrides, typed
+from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, guessed, parse_overrides, say, typed
 from seedflood.config import PREVIOUS, Stage, check_course, detach, divide_data, load_course, merge, spell
 from seedflood.errors import ConfigError, UsageError
 from seedflood.host.places import JOURNAL_FILE, ROSTER_FILE
@@ -64,15 +64,15 @@ def continue_run(
         last = course[-2].settings.node.then if len(course) > 1 else file
         assert isinstance(last, Path), "a later run without a file"
         added = _add(file, last, following)
-        typer.echo(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
+        say(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
         if course[-1].settings.node.export is not None:
-            typer.echo(f"  what it learns is exported if {added} has an export in [node], to a folder of its own")
+            say(f"  what it learns is exported if {added} has an export in [node], to a folder of its own")
         if key is not None:
             of_host = ", ".join(path.name for path in (last, added, file.with_name(following["node"]["roster"])))
-            typer.echo(f"  copy to {course[0].settings.node.name}, beside its {file.name}: {of_host}")
+            say(f"  copy to {course[0].settings.node.name}, beside its {file.name}: {of_host}")
     command = f"{typed('seedflood-node')} --peers"
     started = " and ".join(f"{command} {one}" for one in files or [file]) if key is None else f"{command} {file.name}"
-    typer.echo(
+    say(
         f"then start each host again, in its folder: {started}"
         if key is not None
         else f"do the same on all other hosts of the run, then start each again, here: {started}"

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from rich.text import Text
 
-from seedflood.cli.options import JsonOption, PeersOption, SetOption, parse_overrides, table_console
+from seedflood.cli.options import JsonOption, PeersOption, SetOption, parse_overrides, say, table_console
 from seedflood.cli.watching import describe_reach
 from seedflood.config import current, load_course
 from seedflood.errors import ExitCode, SeedfloodError
@@ -35,7 +35,7 @@ def doctor(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None,
     code, console, flags = ExitCode.OK, table_console(), parse_overrides(overrides)
     for check in chain(examine(peers, flags), (Check("reach", "note", one) for one in _reach(peers, flags))):
         if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(check)))
+            say(json.dumps(dataclasses.asdict(check)))
         else:
             console.print(Text.assemble((f"{check.level:<5}", COLOURS[check.level]), f"{check.what:<9}", check.text))
         code = code or check.code

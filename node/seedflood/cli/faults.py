@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from seedflood.errors import ExitCode, SeedfloodError
 from seedflood.host import outlets
+from seedflood.terminal import Screen
 
 NEEDS_TRAINING = (
     "the Python package {module} is not installed, which everything with a model needs: pip install "
@@ -66,5 +66,5 @@ def _fail(name: str, sentence: str, code: ExitCode) -> None:
         print(json.dumps({"event": sentence, "level": "critical", "exit_code": int(code)}), file=sys.stderr)
     else:
         line = Text.assemble((f"{name}:", "bold red"), " ", sentence)
-        Console(stderr=True, soft_wrap=True, highlight=False).print(line)
+        Screen(stderr=True, soft_wrap=True, highlight=False).print(line)
     sys.exit(int(code))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seedflood.cli.options import TASK_HELP, EstimateOption, SetOption, guessed, parse_overrides, typed
+from seedflood.cli.options import TASK_HELP, EstimateOption, SetOption, guessed, parse_overrides, say, typed
 from seedflood.config import EMBEDDED, detach, divide_data, merge, read_layer
 from seedflood.errors import UsageError
 from seedflood.host.places import ROSTER_FILE
@@ -28,7 +28,7 @@ def keygen(path: Annotated[Path, typer.Argument(help="File of the key, with mode
     """
     from seedflood.identity import Identity
 
-    typer.echo(Identity.load_or_create(path).public_key.hex())
+    say(Identity.load_or_create(path).public_key.hex())
 
 
 def init(
@@ -81,15 +81,15 @@ def init(
         told = detach({"run": tables, "node": {} if data is None else {"data": data}}, Path())
         tables, data = told["run"], told["node"].get("data")
     keys = plan.found(planned, tables, out, data)
-    typer.echo(f"{out / plan.OPERATOR_FILE}: your own key, which signs the roster; keep it, and give it to nobody")
+    say(f"{out / plan.OPERATOR_FILE}: your own key, which signs the roster; keep it, and give it to nobody")
     for name, key in keys.items():
-        typer.echo(f"{out / name}: copy this folder to {name} (public key {key})")
-    typer.echo(f"{out / ROSTER_FILE}, {out / plan.NEWCOMER_FILE}: to invite more hosts, later")
+        say(f"{out / name}: copy this folder to {name} (public key {key})")
+    say(f"{out / ROSTER_FILE}, {out / plan.NEWCOMER_FILE}: to invite more hosts, later")
     if data is not None and not Path(data).is_absolute() and Path(divide_data(data)[0]).exists():
-        typer.echo(f"{data}: each host looks for its rows there, beside its {plan.PEERS_FILE}")
-    typer.echo(f"then, in the folder on each host: {typed('seedflood-node')} --peers {plan.PEERS_FILE}")
+        say(f"{data}: each host looks for its rows there, beside its {plan.PEERS_FILE}")
+    say(f"then, in the folder on each host: {typed('seedflood-node')} --peers {plan.PEERS_FILE}")
     if relay:
-        typer.echo(f"on a relay: {typed('seedflood')} relay --peers {plan.PEERS_FILE}")
+        say(f"on a relay: {typed('seedflood')} relay --peers {plan.PEERS_FILE}")
 
 
 def _with_task(run: dict[str, Any], data: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _with_task(run: dict[str, Any], data: str) -> dict[str, Any]:
     said = run.get("objective", {})
     if Path(divide_data(data)[0]).exists():
         run = merge({"objective": guessed(data, said)}, run)
-        typer.echo(f"{data}: task {run['objective']['task']}")
+        say(f"{data}: task {run['objective']['task']}")
     elif "task" not in said and run.get("mode") != "gasloc":  # which learns any text
         raise UsageError(f"{data} is not here, so its rows do not tell the task: name it with --task.")
     return run
@@ -127,8 +127,8 @@ def invite(
     from seedflood.founding.enrolling import Desk, invite_host
 
     roles: tuple[Any, ...] = tuple(role or ("train",))
-    enrolled = asyncio.run(invite_host(Desk(roster, key, settings), name, roles, listen, 60 * minutes, typer.echo))
-    typer.echo(f"{name} is on the roster: public key {enrolled.hex()}", err=True)
+    enrolled = asyncio.run(invite_host(Desk(roster, key, settings), name, roles, listen, 60 * minutes, say))
+    say(f"{name} is on the roster: public key {enrolled.hex()}", err=True)
 
 
 def join(
@@ -149,4 +149,4 @@ def join(
     from seedflood.founding.enrolling import join_run
 
     name = asyncio.run(join_run(code, out, listen))
-    typer.echo(f"this host is {name}; start it, in {out.resolve()}, by: {typed('seedflood-node')} --peers peers.toml")
+    say(f"this host is {name}; start it, in {out.resolve()}, by: {typed('seedflood-node')} --peers peers.toml")

@@ -20,6 +20,7 @@ from seedflood.cli.options import (
     SetOption,
     facts_read,
     parse_overrides,
+    say,
     settings_of,
     show_facts,
     with_guess,
@@ -50,7 +51,7 @@ SILENT_SECONDS = 5.0
 @contextmanager
 def announced(what: str, seconds: float = SILENT_SECONDS) -> Iterator[threading.Timer]:
     """Says on stderr what is done within, if it takes longer than this."""
-    timer = threading.Timer(seconds, typer.echo, (f"{what} ...",), {"err": True})
+    timer = threading.Timer(seconds, say, (f"{what} ...",), {"err": True})
     timer.daemon = True
     timer.start()
     try:
@@ -171,10 +172,10 @@ def generate(
     with announced(f"loading {model or settings.node.name}"):
         base, steps = load(settings, has_state=model is None, adapter=adapter)
     if steps is not None:
-        typer.echo(f"{settings.node.name} after {steps} of {settings.run.steps} steps:", err=True)
+        say(f"{settings.node.name} after {steps} of {settings.run.steps} steps:", err=True)
     wish = Wish(max_new_tokens, temperature, seed, chat)
-    write_on(base, text, wish, partial(typer.echo, nl=False))
-    typer.echo()
+    write_on(base, text, wish, partial(say, nl=False))
+    say()
 
 
 def export(

@@ -17,6 +17,7 @@ from rich.text import Text
 from seedflood import VERSION
 from seedflood.config import EMBEDDED, EstimateName, Settings, divide_data, load_course, merge, pick
 from seedflood.errors import UsageError
+from seedflood.terminal import Screen, visible
 
 EPILOG = (
     "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 77 removed or "
@@ -31,7 +32,7 @@ TASK_HELP = "embedded, places, sst2, rte, boolq, trec, agnews, prompted, lm, com
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"seedflood {VERSION}")
+        say(f"seedflood {VERSION}")
         raise typer.Exit
 
 
@@ -117,10 +118,15 @@ def typed(program: str) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
+def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """To a person. What it quotes does nothing to a terminal."""
+    typer.echo(visible(text), err=err, nl=nl)
+
+
 def show_facts(facts: dict[str, Any], *, as_json: bool = False) -> None:
     """As a table, or as one JSON object."""
     if as_json:
-        typer.echo(json.dumps(facts))
+        say(json.dumps(facts))
         return
     table = Table(show_header=False, box=None)
     for key, value in facts.items():
@@ -131,4 +137,4 @@ def show_facts(facts: dict[str, Any], *, as_json: bool = False) -> None:
 def table_console() -> Console:
     """A console as wide as the terminal. If stdout is no terminal, nothing is cut, for a program may look for a whole
     word."""
-    return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
+    return Screen() if sys.stdout.isatty() else Screen(width=PIPE_COLUMNS)

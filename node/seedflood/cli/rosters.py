@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from seedflood.cli.options import JsonOption, table_console
+from seedflood.cli.options import JsonOption, say, table_console
 from seedflood.errors import ConfigError, UnsettledError, UsageError
 from seedflood.identity import Identity
 from seedflood.operations.client import node_at
@@ -36,7 +36,7 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     rows = [_describe(entry, now) for entry in found.roster.entries]
     head = {"operator": found.operator.hex(), "run": found.run, "serial": found.roster.serial}
     if as_json:
-        typer.echo(json.dumps({**head, "entries": rows}))
+        say(json.dumps({**head, "entries": rows}))
         return
     table = Table(title=", ".join(f"{key} {value}" for key, value in head.items() if value), title_justify="left")
     for column in ("name", "state", "roles", "from", "until", "holes", "origin", "public key"):
@@ -103,7 +103,7 @@ def remove(
     entry = after.named(name)
     assert entry is not None, "removed entries stay"
     left = sum(not one.is_removed for one in after.entries)
-    typer.echo(
+    say(
         f"{name} (origin {fingerprint(entry.origin)}) loses its links as soon as a host hears of it, and its key never "
         f"returns.\nWhat it has published stays in the model. Windows no longer wait for it. {left} hosts are left."
     )
@@ -144,12 +144,12 @@ def cut(
             "so yet: wait until they have repaired it, or remove who never does."
         )
     spans = ", ".join(f"{first}-{last}" for first, last in removal["held"]) or "none"
-    typer.echo(
+    say(
         f"{name} (origin {removal['origin']}) keeps its updates of these steps: {spans}. All its other steps count as "
         f"skipped, for ever.\nHeld alike by: {', '.join([said['node']['name'], *removal['same']])}."
     )
     if removal["unreached"]:
-        typer.echo(
+        say(
             f"Not reached: {', '.join(removal['unreached'])}. Whatever else these hold of {name} is taken out of their "
             "models when they hear of the cut."
         )
@@ -185,7 +185,7 @@ def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster, 
         raise UsageError(f"{file} has changed meanwhile: run this again.")
     write_roster(file, SignedRoster.sign(operator, before.run, after))
     how_to_spread = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
-    typer.echo(f"{what}, serial {after.serial}. {how_to_spread}")
+    say(f"{what}, serial {after.serial}. {how_to_spread}")
 
 
 def _ask() -> None:

@@ -14,6 +14,7 @@ from seedflood.cli.options import (
     SetOption,
     facts_read,
     parse_overrides,
+    say,
     show_facts,
     table_console,
     with_guess,
@@ -82,7 +83,7 @@ def tune(
         result = sweep(settings, chosen, steps, report)
     read = facts_read(settings, has_state=False)
     if as_json:
-        typer.echo(json.dumps({**read, **result.facts()}))
+        say(json.dumps({**read, **result.facts()}))
     else:
         show_facts(read)
         show_sweep(result, table_console())

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from seedflood.cli.options import JsonOption, PeersOption, table_console
+from seedflood.cli.options import JsonOption, PeersOption, say, table_console
 from seedflood.config import current, load_course
 from seedflood.errors import NotRunningError, UsageError
 from seedflood.host.places import RESULT_FILE, told_result
@@ -24,6 +23,7 @@ from seedflood.operations.names import find_names, resolve_origin
 from seedflood.operations.seedflood.trace import trace as trace_lines
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.outputs import EventLevel
+from seedflood.terminal import Screen, visible
 
 NodeOption = Annotated[
     str | None,
@@ -63,7 +63,7 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
     """
     said = _find(peers, node).ask("/api/status")
     if as_json:
-        typer.echo(json.dumps(said))
+        say(json.dumps(said))
     else:
         table_console().print(status_table(said))
 
@@ -116,14 +116,12 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
     """
     said = _find(peers, node).ask("/api/status")
     if as_json:
-        typer.echo(
-            json.dumps({key: said[key] for key in ("members", "roster", "links", "edges", "diameter", "cut_vertices")})
-        )
+        say(json.dumps({key: said[key] for key in ("members", "roster", "links", "edges", "diameter", "cut_vertices")}))
         return
     table_console().print(peers_table(said))
-    typer.echo(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
+    say(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
     for sentence in describe_reach(said):
-        typer.echo(sentence)
+        say(sentence)
 
 
 def describe_reach(said: dict[str, Any]) -> Iterator[str]:
@@ -205,7 +203,7 @@ def trace(
     traces.sort(key=lambda one: (one["had"] is None, (one["had"] or {}).get("time", "")))
     if as_json:
         first = traces[0]
-        typer.echo(json.dumps({"origin": first["origin"], "name": first["name"], "step": step, "nodes": traces}))
+        say(json.dumps({"origin": first["origin"], "name": first["name"], "step": step, "nodes": traces}))
         return
     table = Table(box=None, padding=(0, 2, 0, 0), title=f"update of {traces[0]['name'] or origin}, step {step}")
     for column in ("node", "had it", "from", "gave it to", "what became of it"):
@@ -247,16 +245,16 @@ def events(
         found = _find(peers, node).ask("/api/events", limit=limit, level=level)["events"]
     for event in found:
         if as_json:
-            typer.echo(json.dumps(event))
+            say(json.dumps(event))
             continue
-        Console(soft_wrap=True).print(show_event(event))
+        Screen(soft_wrap=True).print(show_event(event))
 
 
 def show_event(event: dict[str, Any]) -> Text:
     facts = {key: value for key, value in event.items() if key not in ("time", "level", "event", "run")}
     told = " ".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items())
-    name = Text(str(event["event"]), COLOURS.get(str(event.get("level")), "bold"))
-    return Text.assemble((str(event.get("time")), "dim"), "  ", name, "  ", told)
+    name = Text(visible(str(event["event"])), COLOURS.get(str(event.get("level")), "bold"))
+    return Text.assemble((visible(str(event.get("time"))), "dim"), "  ", name, "  ", visible(told))
 
 
 def _show_roster(roster: dict[str, Any] | None) -> str:

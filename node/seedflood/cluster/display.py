@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from seedflood.terminal import visible
+
 PLAIN_SECONDS = 5.0
 """Between two progress lines if there is no terminal."""
 
@@ -189,10 +191,10 @@ def show_result(result: dict[str, Any], console: Console) -> None:
         _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
     for sample in result.get("samples", ()):
         for name in ("prompt", "wanted", "before", "after"):
-            console.print(Text(f"{name:>7}: {_shortened(sample.get(name, '-').strip())}"))
+            console.print(Text(visible(f"{name:>7}: {_shortened(sample.get(name, '-').strip())}")))
         console.print()
     for name, words in result.get("errors", {}).items():
-        console.print(Text(f"{name} said: {words}", "red"))
+        console.print(Text(visible(f"{name} said: {words}"), "red"))
 
 
 def _shortened(text: str) -> str:
@@ -259,7 +261,7 @@ def understood(facts: dict[str, Any]) -> str:
     endless = "; the model will not learn to end a text: its tokenizer has no eos_token" if facts["endless"] else ""
     unknown = f", {facts['unknown']:.0%} unknown to this model" if facts["unknown"] > UNKNOWN_MAX else ""
     unknown += ": take one that knows such words (--model)" if unknown else ""
-    return (
+    return visible(
         f"task {facts['task']}: {rows}, "
         f"{facts['validation_rows']:,} to evaluate ({how}{copies}); columns {roles}{unused}; "
         f"{facts['tokens_per_row']:g} tokens a row{unknown}{cut}{endless}\n"

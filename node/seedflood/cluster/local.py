@@ -9,12 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from seedflood.cluster.display import LoggedNode, Picture, is_sound, understood
 from seedflood.cluster.plan import ClusterPlan, make_home, write_settings
 from seedflood.cluster.processes import STDOUT_FILE, NodeProcess, start_nodes
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
+from seedflood.terminal import Screen
 
 STOP_SECONDS = 15.0
 """How long a process may take to end once it is told to, and a relay to hear that all hosts have ended."""
@@ -61,7 +60,7 @@ class _Cluster:
         """clients: how many train; the others, behind them, only relay."""
         self.hosts = hosts
         self._clients = clients
-        self._console = Console(stderr=True)
+        self._console = Screen(stderr=True)
         self._picture = Picture(hosts, self._console)
         self._began = time.monotonic()
         self._signals = 0

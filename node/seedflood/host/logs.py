@@ -9,6 +9,8 @@ import sys
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from seedflood.terminal import visible
+
 _QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", "datasets", "asyncio")
 
 
@@ -25,9 +27,9 @@ def configure_logging(node: str) -> None:
         structlog.stdlib.ExtraAdder(),
         name_node,
     ]
-    renderer: Processor = (
-        structlog.dev.ConsoleRenderer(pad_event_to=24) if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    )
+    renderers: list[Processor] = [structlog.processors.JSONRenderer()]
+    if sys.stderr.isatty():
+        renderers = [_make_visible, structlog.dev.ConsoleRenderer(pad_event_to=24)]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -39,7 +41,7 @@ def configure_logging(node: str) -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -50,3 +52,12 @@ def configure_logging(node: str) -> None:
     logging.captureWarnings(True)
     for library in _QUIET:
         logging.getLogger(library).setLevel(logging.ERROR)
+
+
+def _make_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """A line is one line: only a traceback has more of them."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = visible(value)
+    event["event"] = str(event.get("event", "")).replace("\n", "\\n")
+    return event

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from seedflood.config import RunSettings, Settings
 from seedflood.errors import UsageError
+from seedflood.terminal import Screen
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.shards import equal_shares
@@ -153,7 +154,7 @@ def show_sweep(result: Sweep, console: Console) -> None:
 def displayed() -> Iterator[Report]:
     """Within, progress is shown on stderr."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Screen(stderr=True)) as bar:
         task, shown = bar.add_task("loading", total=None), 0.0
 
         def show(rate: float, done: int, total: int) -> None:
