@@ -1,5 +1,6 @@
 """A file is there whole and on the disk, or not at all."""
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -65,6 +66,39 @@ def test_of_two_that_make_one_file_the_first_stays(tmp_path):
         write_two(path)
     assert path.read_bytes() == b"first"
     assert names(tmp_path) == ["key"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF])
+def test_a_file_system_that_forces_no_folders_is_good_enough(tmp_path, monkeypatch, number):
+    refuse_folders(monkeypatch, number)
+    durable.write(tmp_path / "result.json", b"whole")
+    assert (tmp_path / "result.json").read_bytes() == b"whole"
+
+
+def test_a_disk_that_fails_is_told(tmp_path, monkeypatch):
+    refuse_folders(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        durable.write(tmp_path / "result.json", b"whole")
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_without_hard_links_too_the_first_stays(tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    test_of_two_that_make_one_file_the_first_stays(tmp_path)
+
+
+def refuse_folders(monkeypatch, number):
+    fsync = os.fsync
+
+    def refuse(file):
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", refuse)
 
 
 def write_half(path, is_contested):

@@ -1,9 +1,11 @@
 """Ed25519 as RFC 8032 has it, and a key file that only its owner can read."""
 
+import errno
 import os
 import shutil
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -13,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.errors import ConfigError
-from seedflood.identity import Identity, verify
+from seedflood.identity import Identity, verify, write_key
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 
@@ -149,13 +151,136 @@ def test_the_mark_of_one_key_says_nothing_about_another(tmp_path: Path) -> None:
     assert not Identity.load_or_create(tmp_path / "node.key").is_fresh
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+class Users:
+    """Who is on this host, and in which groups: name, user id, primary group; members by group."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, users: tuple, members: dict) -> None:
+        made = [SimpleNamespace(pw_name=name, pw_uid=uid, pw_gid=gid) for name, uid, gid in users]
+        monkeypatch.setattr("pwd.getpwall", lambda: made)
+        monkeypatch.setattr("grp.getgrgid", lambda gid: SimpleNamespace(gr_mem=members[gid]))
+
+
+OURS, GROUP = os.geteuid(), os.getegid()
+
+
+def others(monkeypatch: pytest.MonkeyPatch) -> None:
+    Users(monkeypatch, (("we", OURS, GROUP), ("other", OURS + 1, GROUP)), {GROUP: []})
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o602, 0o777])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    others(monkeypatch)
     path = tmp_path / "node.key"
     Identity.load_or_create(path)
     path.chmod(mode)
     with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
         Identity.load_or_create(path)
+
+
+@pytest.mark.parametrize("mode", [0o440, 0o640, 0o660, 0o460])
+@pytest.mark.parametrize(
+    ("users", "members"),
+    [
+        ((("we", OURS, GROUP),), {GROUP: ["we"]}),
+        ((("we", OURS, 4711), ("root", 0, 0)), {}),
+        ((), {}),
+        ((("root", 0, GROUP),), {GROUP: ["root"]}),
+    ],
+    ids=["a group of our own", "a group without a name", "nobody has a name", "root, who reads anything"],
+)
+def test_a_key_that_a_supervisor_has_opened_to_a_group_of_ours_alone_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, users: tuple, members: dict
+) -> None:
+    """As Kubernetes does with fsGroup, and hosts where each user has a group."""
+    path = tmp_path / "node.key"
+    identity = Identity.load_or_create(path)
+    path.chmod(mode)
+    Users(monkeypatch, users, members)
+    assert Identity.load_or_create(path).public_key == identity.public_key
+
+
+@pytest.mark.parametrize(
+    ("users", "members"),
+    [
+        ((("we", OURS, GROUP), ("other", OURS + 1, 100)), {GROUP: ["we", "other"]}),
+        ((("we", OURS, GROUP), ("other", OURS + 1, GROUP)), {}),
+        ((("we", OURS, GROUP),), {GROUP: ["somebody of a directory"]}),
+    ],
+    ids=["a member", "somebody's first group", "a member without an entry"],
+)
+def test_a_key_that_a_shared_group_can_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: tuple, members: dict
+) -> None:
+    path = tmp_path / "node.key"
+    Identity.load_or_create(path)
+    path.chmod(0o640)
+    Users(monkeypatch, users, members)
+    with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+        Identity.load_or_create(path)
+
+
+def test_a_key_of_a_group_that_is_not_ours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "node.key"
+    Identity.load_or_create(path)
+    path.chmod(0o640)
+    monkeypatch.setattr("os.getegid", lambda: GROUP + 1)
+    monkeypatch.setattr("os.getgroups", list)
+    with pytest.raises(ConfigError, match=f"chmod 600 {path}"):
+        Identity.load_or_create(path)
+
+
+def test_a_key_on_a_volume_for_reading_is_to_be_mounted_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "node.key"
+    Identity.load_or_create(path)
+    path.chmod(0o444)
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    with pytest.raises(ConfigError, match=r"give it so where it is mounted from .*defaultMode: 0400"):
+        Identity.load_or_create(path)
+
+
+@pytest.fixture
+def without_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that takes any mode and keeps none, as drives of Windows in WSL, exFAT and SMB do."""
+    stat_of, fstat_of = os.stat, os.fstat
+
+    def open_to_all(status: os.stat_result) -> os.stat_result:
+        return os.stat_result((status.st_mode | 0o777, *status[1:]))
+
+    monkeypatch.setattr("os.stat", lambda *told, **named: open_to_all(stat_of(*told, **named)))
+    monkeypatch.setattr("os.fstat", lambda file: open_to_all(fstat_of(file)))
+
+
+def test_no_key_is_written_where_everybody_could_read_it(tmp_path: Path, without_modes: None) -> None:
+    with pytest.raises(ConfigError, match=r"keeps no modes: set \[node\] state to a folder on one that does"):
+        Identity.load_or_create(tmp_path / "node.key")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_key_on_a_file_system_without_modes_is_not_to_be_changed_by_chmod(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = tmp_path / "node.key"
+    Identity.load_or_create(path)
+    path.chmod(0o777)
+    request.getfixturevalue("without_modes")
+    with pytest.raises(ConfigError, match="keeps no modes") as refused:
+        Identity.load_or_create(path)
+    assert "chmod" not in str(refused.value)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_key_needs_neither_hard_links_nor_folders_that_can_be_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.link", refuse)
+    identity = Identity.load_or_create(tmp_path / "node.key")
+    assert identity.is_fresh
+    assert Identity.load_or_create(tmp_path / "node.key").public_key == identity.public_key
+    write_key(tmp_path / "node.key")
+    assert Identity.load_or_create(tmp_path / "node.key").public_key == identity.public_key
 
 
 def private_pem(key) -> bytes:

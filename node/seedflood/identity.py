@@ -7,7 +7,10 @@ only this module calls it.
 """
 
 import contextlib
+import grp
 import os
+import pwd
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
@@ -37,6 +40,15 @@ FRESH_SUFFIX = ".fresh"
 """Suffix of the mark: a file beside a key that was made here and never used. It holds the fingerprint of that key, and
 when its file was changed last (ctime), which no copy keeps. So a mark counts for nothing beside a copy: the key may
 have been used where it was copied to before."""
+
+OTHERS = 0o077
+"""Bits of a mode that let others than the owner use a file."""
+
+NO_MODES = (
+    "the key {path} could be read by every user here, for its file system keeps no modes: set [node] state to a folder "
+    "on one that does (in WSL: below /home), or mount this one for this user alone (exFAT, SMB: options uid= and "
+    "dmask=077,fmask=077 or dir_mode=0700,file_mode=0600)."
+)
 
 
 class Identity:
@@ -144,15 +156,50 @@ def write_key(path: Path, secret: bytes | None = None) -> None:
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     with contextlib.suppress(FileExistsError):
         with durable.draft(path, is_contested=True) as draft:
+            if draft.stat().st_mode & OTHERS:
+                raise ConfigError(NO_MODES.format(path=path))
             draft.write_bytes(pem)
         durable.write(_mark_of(path, ""), Identity(key)._mark_text(path))
 
 
+def _check_readers(path: Path, status: os.stat_result) -> None:
+    """Raises ConfigError if another user may read the key."""
+    mode = status.st_mode & 0o777
+    is_ours = not mode & 0o007 and (not mode & 0o070 or _is_ours_alone(status.st_gid))
+    if is_ours:
+        return
+    if not _keeps_modes(path.parent):
+        raise ConfigError(NO_MODES.format(path=path))
+    remedy = f"run: chmod 600 {path}"
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        remedy = "give it so where it is mounted from (a Secret of Kubernetes: defaultMode: 0400)"
+    raise ConfigError(f"the key {path} can be read by others (mode {mode:04o}); {remedy}")
+
+
+def _is_ours_alone(group: int) -> bool:
+    """Is nobody else in this group of ours? Supervisors let a group of the process read what they mount (Kubernetes:
+    fsGroup)."""
+    if group not in {os.getegid(), *os.getgroups()}:
+        return False
+    users = pwd.getpwall()
+    inside = {user.pw_name for user in users if user.pw_gid == group}
+    with contextlib.suppress(KeyError):  # a group without a name
+        inside |= set(grp.getgrgid(group).gr_mem)
+    return inside <= {user.pw_name for user in users if user.pw_uid in (0, os.geteuid())}
+
+
+def _keeps_modes(folder: Path) -> bool:
+    """False if a file there is open to others though it was not made so. True also if that cannot be tried."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder) as tried:  # mode 0600
+            return not os.stat(tried.name).st_mode & OTHERS
+    except OSError:
+        return True
+
+
 def _load(path: Path) -> Ed25519PrivateKey:
     with path.open("rb") as file:
-        mode = os.fstat(file.fileno()).st_mode & 0o777
-        if mode & 0o077:
-            raise ConfigError(f"the key {path} can be read by others (mode {mode:04o}); run: chmod 600 {path}")
+        _check_readers(path, os.fstat(file.fileno()))
         pem = file.read(KEY_FILE_BYTES_MAX)
     try:
         key = load_pem_private_key(pem, password=None)

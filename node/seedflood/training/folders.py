@@ -1,5 +1,6 @@
 """Folders of models: whole, or not there."""
 
+import contextlib
 import errno
 import os
 import re
@@ -29,11 +30,11 @@ def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iter
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        beside.chmod(0o755)
+        _open_to_all(beside)
         (beside / CARD_FILE).write_text(card)
         yield beside
         for path in beside.rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)  # safetensors writes for its user alone
+            _open_to_all(path)
         _replace(beside, target)
     except Exception as error:
         if (number := _errno(error)) is None:
@@ -44,6 +45,12 @@ def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iter
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
+
+
+def _open_to_all(path: Path) -> None:
+    """safetensors writes for its user alone. A file system without modes refuses that."""
+    with contextlib.suppress(OSError):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _errno(error: Exception) -> int | None:
