@@ -12,7 +12,7 @@ What it writes behind that is: also the reasoning, as far as the template writes
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import compress, takewhile
@@ -24,13 +24,11 @@ from seedflood.errors import ModelError
 from seedflood.training.formats import ChatFormat
 from seedflood.training.hub import first_line
 from seedflood.training.marking import Marked, MarkedEncoder, Span
+from seedflood.training.messages import Message, call_with, is_learned, read_messages, read_tools
 from seedflood.training.rows import Row
 
 SENTINEL = "xqzSENTINELzqx"
 """What no chat contains, and no template changes."""
-
-ROLES = {"human": "user", **dict.fromkeys(("gpt", "chatgpt", "bot", "model"), "assistant")}
-"""Other names of roles, in data that have `from` and `value` in place of `role` and `content`."""
 
 ALWAYS_WRITTEN = ("system", "user", "assistant")
 """What has another role, some templates leave out in silence; and calls of tools."""
@@ -43,8 +41,6 @@ _FIXED_DATE = (
 """In place of today's date, which a template would write: the tokens of a row must be the same on every day."""
 
 MARKED_TEMPLATE = re.compile(r"{%[-+]?\s*generation\s*[-+]?%}")
-
-Message = dict[str, Any]
 
 
 def ask(tokenizer: Any, messages: Sequence[Message]) -> str:
@@ -85,16 +81,16 @@ class ChatEncoder(MarkedEncoder):
         self._ends = re.compile(r"\s*" + _one_of(self.ends))
 
     def mark(self, row: Row) -> Marked:
-        messages, tools = self._messages(row), _tools(row)
+        messages, tools = read_messages(row, self.form.label_column), read_tools(row)
         text, marks = self._write(row, messages, tools)
         spans: list[Span] = []
         for index, message in enumerate(messages):
-            if marks is None and _is_learned(message):
+            if marks is None and is_learned(message):
                 spans.append(self._find(row, messages, tools, index, text, spans[-1][1] if spans else 0))
             elif message["role"] not in ALWAYS_WRITTEN or message.get("tool_calls"):
                 self._around(row, messages, tools, index)  # which refuses what is left out
         if marks is not None:
-            learned = [_is_learned(one) for one in messages if one["role"] == "assistant"]
+            learned = [is_learned(one) for one in messages if one["role"] == "assistant"]
             if not all(learned):
                 if len(marks) != len(learned):
                     raise row.error("which of the marked turns has weight 0 cannot be told: remove the row.")
@@ -103,27 +99,7 @@ class ChatEncoder(MarkedEncoder):
         return Marked(text, tuple(spans))
 
     def check(self, row: Row) -> None:
-        self._write(row, self._messages(row), _tools(row))
-
-    def _messages(self, row: Row) -> list[Message]:
-        """The messages of a row, with text as their content. Raises DataError."""
-        column = self.form.label_column
-        given = _parsed(row.columns.get(column))
-        if not isinstance(given, list) or not all(isinstance(one, Mapping) for one in given):
-            found = ", ".join(sorted(map(str, row.columns)))
-            raise row.error(
-                f'no list of messages in column "{column}" (columns: {found}): a row looks like {{"{column}": '
-                '[{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}.'
-            )
-        messages = [read_message(row, one) for one in given]
-        if not any(map(_is_learned, messages)):
-            roles = ", ".join(dict.fromkeys(message["role"] for message in messages)) or "none"
-            raise row.error(
-                f"the assistant says nothing in this chat (roles: {roles}), or nothing with a weight: remove the row."
-            )
-        if empty := [k for k, one in enumerate(messages, 1) if _is_learned(one) and _is_empty(one)]:
-            raise row.error(f"the assistant's turn (message {empty[0]}) is empty: remove the row, or give it weight 0.")
-        return messages
+        self._write(row, read_messages(row, self.form.label_column), read_tools(row))
 
     def _write(self, row: Row, messages: list[Message], tools: Any) -> tuple[str, list[Span] | None]:
         """A chat as text, and the spans that the template marks; None if it knows no marks. Raises DataError."""
@@ -236,13 +212,7 @@ def _stand_ins(message: Message) -> list[Message]:
     by_content = {**message, "content": SENTINEL}
     if not (calls := message.get("tool_calls")):
         return [by_content]
-    return [{**message, "tool_calls": [_call(calls[0], name=SENTINEL), *calls[1:]]}, by_content]
-
-
-def _call(call: Mapping[str, Any], **changes: Any) -> Message:
-    """A call whose function has these changes."""
-    function = {**call.get("function", call), **changes}
-    return {**call, "function": function} if "function" in call else function
+    return [{**message, "tool_calls": [call_with(calls[0], name=SENTINEL), *calls[1:]]}, by_content]
 
 
 def _spelled(message: Message) -> Message:
@@ -250,67 +220,5 @@ def _spelled(message: Message) -> Message:
     calls = []
     for call in message.get("tool_calls", ()):
         told = call.get("function", call)["arguments"]
-        calls.append(_call(call, arguments=told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)))
+        calls.append(call_with(call, arguments=told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)))
     return {**message, "tool_calls": calls} if calls else message
-
-
-def read_message(row: Row, given: Any) -> Message:
-    """A message with a role, and with text as its content. Raises DataError."""
-    message: Message = _without_none(given) if isinstance(given, Mapping) else {}
-    if "role" not in message and "from" in message:
-        role = str(message["from"]).lower()
-        message |= {"role": ROLES.get(role, role), "content": message.get("value")}
-    content = message.get("content")
-    if isinstance(content, list) and all(isinstance(part, Mapping) and "text" in part for part in content):
-        message["content"] = content = "".join(part["text"] for part in content)
-    if "function_call" in message:
-        raise row.error("a function_call, which templates do not write: tell it in tool_calls, and its result as tool.")
-    if calls := _parsed(message.get("tool_calls")):
-        message |= {"content": content or "", "tool_calls": [_read_call(row, one) for one in calls]}
-        content = message["content"]
-    if not isinstance(message.get("role"), str) or not isinstance(content, str):
-        raise row.error("a message has no role, or no text as its content: correct or remove the row.")
-    return message
-
-
-def _read_call(row: Row, given: Any) -> Message:
-    """A call of a tool, of which OpenAI's files have the arguments as JSON. Raises DataError."""
-    function = given.get("function", given) if isinstance(given, Mapping) else {}
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise row.error("a call of a tool has no name: correct or remove the row.")
-    arguments = function.get("arguments") or {}
-    told = _parsed(arguments)
-    return _call(given, arguments=told if isinstance(told, Mapping) else arguments)
-
-
-def _is_learned(message: Message) -> bool:
-    """OpenAI's files give weight 0 to answers that only stand there for what follows."""
-    return bool(message["role"] == "assistant" and message.get("weight", 1) != 0)
-
-
-def _is_empty(message: Message) -> bool:
-    """Some templates write calls and reasoning, which stand beside the content."""
-    beside = message.keys() - {"role", "content", "name", "weight"}
-    return not (message["content"].strip() or any(map(message.get, beside)))
-
-
-def _tools(row: Row) -> Any:
-    """What may be called in a chat; None if nothing may."""
-    return _without_none(_parsed(row.columns.get("tools"))) or None
-
-
-def _without_none(value: Any) -> Any:
-    """Without the keys that a table of messages gives to all of them, although few have them."""
-    if isinstance(value, Mapping):
-        return {key: _without_none(one) for key, one in value.items() if one is not None}
-    return [_without_none(one) for one in value] if isinstance(value, list) else value
-
-
-def _parsed(value: Any) -> Any:
-    """Lists may be told as JSON, in tables of text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value

@@ -58,6 +58,10 @@ class Encoder(ABC):
         """Is a row that `check` has passed to be left out, because it has no text?"""
         return False
 
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        """What people should know of these rows before they are learned: each a clause of one sentence."""
+        return []
+
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         """The examples of rows, none longer than length_max. Raises DataError, or ModelError for a token that the model
         does not know."""

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from seedflood.errors import ModelError
-from seedflood.training.chat import ask, end_tokens, read_message
+from seedflood.training.chat import ask, end_tokens
 from seedflood.training.encoding import MARKS, Encoder
 from seedflood.training.formats import RewardFormat
 from seedflood.training.hub import first_line
+from seedflood.training.messages import read_message
 from seedflood.training.objectives.objective import Example
 from seedflood.training.objectives.reward import PromptExample, Reward, Writer
 from seedflood.training.rewards.scores import columns_of, make_scorer

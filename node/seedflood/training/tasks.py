@@ -166,6 +166,7 @@ class Task:
             "unknown": round(sum(token == self.encoder.unknown_token for token in tokens) / max(1, len(tokens)), 3),
             "cut": sum(example.is_cut for example in examples),
             "endless": self.encoder.is_endless,
+            "remarks": self.encoder.remarks(self.train_rows),
             "sample": _shortened(self.encoder.show(examples[0])),
         }
 
