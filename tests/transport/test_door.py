@@ -1,9 +1,11 @@
 """What a stranger meets at the port: a refusal that fills no log. (Few places: `test_links.py`.)"""
 
+import asyncio
 import contextlib
 import logging
 from dataclasses import replace
 
+import bare_http2
 import grpc
 import grpc.aio
 import pytest
@@ -11,7 +13,8 @@ import pytest
 from seedflood.transport import door
 from seedflood.transport.codec import encode
 from seedflood.transport.door import LINES
-from seedflood.transport.server import LINK_PATH
+from seedflood.transport.links import LAST_TURNS
+from seedflood.transport.server import CONTENTS_PATH, LINK_PATH
 
 CHECK_PATH = "/grpc.health.v1.Health/Check"
 
@@ -31,6 +34,13 @@ async def refused(node, frame: bytes, path: str = LINK_PATH) -> tuple[grpc.Statu
         return await call.code(), await call.details()
 
 
+async def answered(node) -> None:
+    """The node has done with all that was asked before: it refuses one more."""
+    await refused(node, b"\xff\xff")
+    for _ in range(LAST_TURNS):
+        await asyncio.sleep(0)
+
+
 @pytest.mark.parametrize("path", [LINK_PATH, CHECK_PATH])
 async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node, path, caplog) -> None:
     for _ in range(3):
@@ -40,6 +50,29 @@ async def test_garbage_is_refused_and_counted_and_is_a_line_of_the_log_once(node
     lines = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert [record.getMessage().partition(": ")[0] for record in lines] == ["refused ipv4:127.0.0.1"]
     assert not any(record.exc_info for record in lines)
+
+
+@pytest.mark.parametrize("path", [LINK_PATH, CONTENTS_PATH, CHECK_PATH])
+@pytest.mark.parametrize("content", [bare_http2.GARBAGE, bare_http2.BOMB, b"", bytes(5 << 20)])
+async def test_a_message_that_grpc_itself_refuses_is_no_traceback(node, path, content, caplog) -> None:
+    """gRPC has ended the stream when we want to refuse it, and would log what the refusal raises."""
+    for stays in (True, False):
+        await bare_http2.say(node.address, path, content=content, stays=stays)
+    await answered(node)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("path", [LINK_PATH, CONTENTS_PATH, CHECK_PATH])
+async def test_a_stream_that_ends_while_it_is_refused_is_no_traceback(node, path, caplog) -> None:
+    async with grpc.aio.insecure_channel(
+        node.address, compression=grpc.Compression.Gzip, options=[("grpc.max_send_message_length", -1)]
+    ) as channel:
+        call = channel.stream_stream(path)(iter([bytes(64 << 20)]))
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            await call.read()
+        assert await call.code() is not grpc.StatusCode.OK
+    await answered(node)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_no_host_takes_the_places_of_all(node, make_node, monkeypatch) -> None:

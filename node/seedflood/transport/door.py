@@ -34,6 +34,12 @@ LINES = Allowance(0.1, 64)
 UNTOLD = ("hello", "busy")
 """Refusals that are counted, and not logged."""
 
+EXPECTED = ("duplicate", "stopping", "course")
+"""Refusals that are nobody's fault."""
+
+GONE = (grpc.aio.UsageError, grpc.aio.InternalError)
+"""What gRPC raises of a stream that the other side, or gRPC itself, has ended: also when we want to refuse it."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +58,22 @@ class Door:
         self._told: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._lines = Bucket(LINES, LINES.burst, 0.0)
 
-    def count(self, context: grpc.aio.ServicerContext) -> None:
+    @asynccontextmanager
+    async def attend(self, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
+        """Around everything that is done for a stream. A PeerError refuses it.
+
+        A stranger can end a stream at any instant, also while it is refused: nothing of that may reach gRPC, which logs
+        a traceback for it."""
+        try:
+            try:
+                self._count(context)
+                yield
+            except PeerError as error:
+                await self._refuse(error, context)
+        except GONE:
+            pass
+
+    def _count(self, context: grpc.aio.ServicerContext) -> None:
         """A stream has begun. Raises PeerError if its host has too many."""
         host = host_of(context.peer())
         if self._streams[host] >= STREAMS_MAX:
@@ -71,16 +92,14 @@ class Door:
 
     async def first_frame(self, context: grpc.aio.ServicerContext) -> bytes:
         """Raises PeerError if none comes."""
-        self.count(context)
         async with self.enter(context):
             frame = await AcceptedStream(context).read()
         if frame is None:
             raise PeerError("the stream was closed before a request", reason="hello")
         return frame
 
-    async def refuse(self, error: PeerError, context: grpc.aio.ServicerContext, *, is_expected: bool = False) -> None:
-        """Ends a stream. is_expected: this is nobody's fault."""
-        if not is_expected:
+    async def _refuse(self, error: PeerError, context: grpc.aio.ServicerContext) -> None:
+        if error.reason not in EXPECTED:
             self._note(error.reason)
             if error.reason not in UNTOLD:
                 self._tell(f"refused {host_of(context.peer())}: {error}")

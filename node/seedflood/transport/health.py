@@ -36,15 +36,12 @@ class Health:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE_NAME, handlers),))
 
     async def _check(self, _: Any, context: Any) -> None:
-        try:
-            asked = health_pb2.HealthCheckRequest.FromString(await self._door.first_frame(context))
-        except PeerError as error:
-            await self._door.refuse(error, context)
-            return
-        except DecodeError:
-            await self._door.refuse(PeerError("no HealthCheckRequest", reason="frame"), context)
-            return
-        if asked.service not in SERVICES:
-            await context.abort(grpc.StatusCode.NOT_FOUND)
-        status = _STATUS.SERVING if self.is_serving else _STATUS.NOT_SERVING
-        await context.write(_STATUS(status=status).SerializeToString())
+        async with self._door.attend(context):
+            try:
+                asked = health_pb2.HealthCheckRequest.FromString(await self._door.first_frame(context))
+            except DecodeError:
+                raise PeerError("no HealthCheckRequest", reason="frame") from None
+            if asked.service not in SERVICES:
+                await context.abort(grpc.StatusCode.NOT_FOUND)
+            status = _STATUS.SERVING if self.is_serving else _STATUS.NOT_SERVING
+            await context.write(_STATUS(status=status).SerializeToString())

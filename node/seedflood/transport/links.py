@@ -317,44 +317,41 @@ class Links:
     # The dialled side
 
     async def _accept(self, _: Any, context: grpc.aio.ServicerContext) -> None:
+        async with self._door.attend(context):
+            await self._take_link(context)
+
+    async def _take_link(self, context: grpc.aio.ServicerContext) -> None:
+        """Raises PeerError if the dialler does not fit."""
         stream = AcceptedStream(context)
-        try:
-            self._door.count(context)
+        async with self._door.enter(context):
+            await self.credentials.introduce(context)
+            frame = None if stream.is_look else await stream.read()
+        if stream.is_look:
+            return
+        hello = _as_hello(frame, self._name[1])
+        stream.handshake = (0, 0, len(frame or b""))
+        check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
+        last = self._settings.ended.get(refusal.run_fingerprint(hello.run_id))
+        if last is not None and _knows(last, hello.member.public_key):
             async with self._door.enter(context):
-                await self.credentials.introduce(context)
-                frame = None if stream.is_look else await stream.read()
-            if stream.is_look:
-                return
-            hello = _as_hello(frame, self._name[1])
-            stream.handshake = (0, 0, len(frame or b""))
-            check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
-            last = self._settings.ended.get(refusal.run_fingerprint(hello.run_id))
-            if last is not None and _knows(last, hello.member.public_key):
-                async with self._door.enter(context):
-                    await _leave(last, stream)
-                return
-            ours = self._owner.hello()
-            await self._welcome(hello, ours, stream, context)
-            link = self._admit(hello, ours, stream)
-            look = self.look_back.begin(link, stream.listen_port)
-            try:
-                await self._serve(link)
-            finally:
-                look.cancel()
-            await link.finish_writing()
-            if link.error is not None:
-                raise link.error
-        except PeerError as error:
-            is_expected = error.reason in ("duplicate", "stopping", "course")
-            await self._door.refuse(error, context, is_expected=is_expected)
-        except (grpc.aio.UsageError, grpc.aio.InternalError):
-            pass  # they were gone before the hello was read or the refusal told
+                await _leave(last, stream)
+            return
+        ours = self._owner.hello()
+        await self._welcome(hello, ours, stream, context)
+        link = self._admit(hello, ours, stream)
+        look = self.look_back.begin(link, stream.listen_port)
+        try:
+            await self._serve(link)
+        finally:
+            look.cancel()
+        await link.finish_writing()
+        if link.error is not None:
+            raise link.error
 
     async def _accept_contents(self, _: Any, context: grpc.aio.ServicerContext) -> None:
         """The second connection of a link. Who knows its token has dialled the link."""
-        stream = AcceptedStream(context)
-        try:
-            self._door.count(context)
+        async with self._door.attend(context):
+            stream = AcceptedStream(context)
             async with self._door.enter(context):
                 await self.credentials.introduce(context)
             link = next((one for one in self._links.values() if one.may_carry(stream.token)), None)
@@ -362,10 +359,6 @@ class Links:
                 raise PeerError("contents without a link", reason="order")
             check_key(link.hello, self.credentials.caller(context))
             await link.serve_contents(stream)
-        except PeerError as error:
-            await self._door.refuse(error, context)
-        except (grpc.aio.UsageError, grpc.aio.InternalError):
-            pass  # they were gone
 
     async def _welcome(
         self, hello: Hello, ours: Hello, stream: AcceptedStream, context: grpc.aio.ServicerContext
