@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seedflood.config import CARD_FILE, RUN_IN_CARD, check_place
@@ -26,16 +26,37 @@ def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iter
     """
     target, told = Path(folder), RUN_IN_CARD.search(card)
     check_place(target, None if told is None else told[1], mark)
-    beside: Path | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        _open_to_all(beside)
+    with _folder_beside(target) as beside:
         (beside / CARD_FILE).write_text(card)
         yield beside
         for path in beside.rglob("*"):
             _open_to_all(path)
         _replace(beside, target)
+
+
+@contextmanager
+def trying_folder(target: Path) -> Iterator[Path]:
+    """A new folder like that of `writing_folder`, with the same errors of the disk. It is gone afterwards, with folders
+    that were made for it."""
+    missing = [one for one in target.parents if not one.exists()]
+    try:
+        with _folder_beside(target) as beside:
+            yield beside
+    finally:
+        for one in missing:
+            with suppress(OSError):
+                one.rmdir()
+
+
+@contextmanager
+def _folder_beside(target: Path) -> Iterator[Path]:
+    """An empty folder on the same disk. Whatever is left of it afterwards is removed."""
+    beside: Path | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        _open_to_all(beside)
+        yield beside
     except Exception as error:
         if (number := _errno(error)) is None:
             raise

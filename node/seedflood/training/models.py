@@ -5,26 +5,31 @@ import importlib.util
 import json
 import logging
 import os
+import shutil
 import struct
-from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from rich.filesize import decimal
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig
+from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from seedflood import embedded
 from seedflood.config import MODEL_FILE
-from seedflood.errors import ModelError
+from seedflood.errors import DiskFullError, ModelError
 from seedflood.training import hub
 from seedflood.training.adapting import CONFIG_FILE, add_adapter
 from seedflood.training.card import told_base
 from seedflood.training.causal import CausalModel
-from seedflood.training.folders import writing_folder
+from seedflood.training.folders import trying_folder, writing_folder
+from seedflood.training.leftovers import check_leftovers, check_stored
+from seedflood.training.model_files import read_model_files, write_model_files
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +38,9 @@ ExportDtype = Literal["float32", "bfloat16"]
 
 PROBE = "A film as moving as it's funny: 10/10!\nnaïve 東京"
 """How a tokenizer divides this tells most tokenizers apart."""
+
+EXPORT_BYTES = 4
+"""Of a parameter in what a run exports at its end, which is float32."""
 
 GGUF_SUFFIX = ".gguf"
 """Of a file of llama.cpp, which is a model, too."""
@@ -47,7 +55,7 @@ class BaseModel:
 
     digest: 32 bytes, equal on hosts with equal weights (`load_base`: and tokenizers). master: if the device holds the
     weights in half precision, float32 weights in host memory by the name of the parameter; else None, and the model's
-    own weights are the master.
+    own weights are the master. files: what was read beside the weights, by path in the folder; none of a GGUF file.
     """
 
     model: Any
@@ -56,6 +64,7 @@ class BaseModel:
     device: torch.device
     dtype: torch.dtype
     master: dict[str, Tensor] | None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def causal(self) -> CausalModel:
@@ -82,7 +91,9 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", ada
     holds, and half precision on CUDA. adapter: a folder with a LoRA adapter to put into it. Raises ModelError.
     """
     disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
-    model, tokenizer = _read(str(BUILT_IN.get(name, name)))
+    location = str(BUILT_IN.get(name, name))
+    model, tokenizer = _read(location)
+    files = {} if (folder := _folder_of(location)) is None else read_model_files(folder)
     if adapter is not None:
         told = told_base(adapter)
         is_of_another = told is not None and told != with_tokens(digest_model(model), tokenizer).hex()
@@ -90,7 +101,9 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", ada
         if is_of_another:
             named = json.loads((adapter / CONFIG_FILE).read_text()).get("base_model_name_or_path")
             _log.warning("the adapter was trained on another base model than %s, as its digest says: %s", name, named)
-    return prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
+    base = prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
+    base.files = files
+    return base
 
 
 def prepare_model(
@@ -156,19 +169,80 @@ def export_model(
     card: str = "",
     dtype: ExportDtype = "float32",
 ) -> Path:
-    """Writes weights (float32, by name) as a Hugging Face folder: safetensors, configuration, tokenizer, model card.
+    """Writes weights (float32, by name) as a Hugging Face folder: safetensors, model card, and the files that the base
+    model has beside its weights (`model_files`).
 
     dtype: of the file. All or nothing; an earlier export of the same run is replaced. Raises ConfigError if the folder
-    holds something else, ModelError if it cannot be written.
+    holds something else, DiskFullError or ModelError if it cannot be written.
     """
     with writing_folder(folder, MODEL_FILE, card) as beside:
-        rounded: dict[int, Tensor] = {id(one): one.to(getattr(torch, dtype)) for one in weights.values()}
-        base.model.save_pretrained(beside, state_dict={name: rounded[id(one)] for name, one in weights.items()})
-        config = json.loads((beside / MODEL_FILE).read_text()) | {"dtype": dtype, "use_cache": True}
-        (beside / MODEL_FILE).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        if base.tokenizer is not None:
-            base.tokenizer.save_pretrained(beside)
+        _write_model(base, weights, beside, dtype)
     return Path(folder)
+
+
+def try_export(base: BaseModel, folder: str | os.PathLike[str], parameters_count: int) -> None:
+    """Does before a run what `export_model` (float32) does after it, with no weights and beside the folder. Nothing is
+    left of it. Raises DiskFullError if there is no space for so many parameters, or what `export_model` would raise."""
+    target = Path(folder).absolute()
+    there = next(one for one in target.parents if one.exists())
+    wanted = EXPORT_BYTES * parameters_count + sum(map(len, base.files.values()))
+    free = shutil.disk_usage(there).free
+    if free < wanted:
+        raise DiskFullError(
+            f"no space to export to {target}: the model takes {decimal(wanted)}, and {decimal(free)} are free there; "
+            "free some, or choose another folder."
+        )
+    with trying_folder(target) as beside:
+        _write_model(base, {}, beside, "float32")
+        _check_written(base, beside)
+
+
+def _write_model(base: BaseModel, weights: Mapping[str, Tensor], folder: Path, dtype: ExportDtype) -> None:
+    """Raises ModelError if transformers refuses to write it; and the errors of the disk."""
+    rounded: dict[int, Tensor] = {id(one): one.to(getattr(torch, dtype)) for one in weights.values()}
+    state = {name: rounded[id(one)] for name, one in weights.items()}
+    try:
+        with _plain_generation(base.model):
+            base.model.save_pretrained(folder, state_dict=state)
+        write_model_files(base.model, base.tokenizer, base.files, folder, dtype)
+    except (ValueError, TypeError, LookupError, AttributeError, NotImplementedError) as error:
+        raise ModelError(
+            f"Cannot export this model: transformers does not write it ({hub.first_line(error)})."
+        ) from error
+
+
+def _check_written(base: BaseModel, folder: Path) -> None:
+    """Raises ModelError if what was written beside the weights cannot be read again, or as another tokenizer."""
+    try:
+        AutoConfig.from_pretrained(folder)
+        GenerationConfig.from_pretrained(folder)
+        tokenizer = base.tokenizer and AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # A broken file may raise anything.
+        raise ModelError(
+            f"Cannot export this model: its files cannot be read again ({hub.first_line(error)})."
+        ) from error
+    if tokenizer is None:
+        return
+    is_same = all(
+        before == after
+        for before, after in (
+            (base.tokenizer(PROBE)["input_ids"], tokenizer(PROBE)["input_ids"]),
+            (base.tokenizer.chat_template, tokenizer.chat_template),
+        )
+    )
+    if not is_same:
+        raise ModelError("Cannot export this model: its tokenizer, written and read again, is another.")
+
+
+@contextmanager
+def _plain_generation(model: Any) -> Iterator[None]:
+    """Within, transformers finds nothing to refuse in how the model writes texts: it does not write what many models
+    have in their files, as a temperature without `do_sample`."""
+    own, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 def _read(location: str) -> tuple[Any, Any]:
@@ -232,26 +306,52 @@ def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
     ]:  # transformers makes one up if there are no files of it
         raise ModelError(f"{location} has no tokenizer, or one that knows no text: add its files, as tokenizer.json.")
     told: tuple[Any, dict[str, Any]] = AutoModelForCausalLM.from_pretrained(  # type: ignore[assignment]
-        location, dtype=torch.float32, output_loading_info=True, **plain, **options
+        location, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **plain, **options
     )
     model, found = told
+    _check_whole(model, found, location)
+    folder = _folder_of(location)
+    if folder is not None and getattr(model.config, "quantization_config", None) is None:
+        check_stored(folder)
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config  # of the file: these weights are float32
+    return model, tokenizer
+
+
+def _check_whole(model: Any, found: Mapping[str, Any], location: str) -> None:
+    """Raises ModelError unless the model has all weights of the files, and these are all that it needs. found: what
+    transformers says of them."""
+    kind = type(model).__name__
     if getattr(model, "_hf_peft_config_loaded", False):
         raise ModelError(
             f"{location} holds an adapter: put it into its base model (merge_and_unload of PEFT), and name the outcome."
         )
     if missing := sorted(found["missing_keys"]):  # transformers has drawn them at random
         raise ModelError(
-            f"{location} lacks weights of {type(model).__name__} ({missing[0]}, {len(missing)} in all): name a folder "
-            "with the whole language model."
+            f"{location} lacks weights of {kind} ({missing[0]}, {len(missing)} in all): name a folder with the whole "
+            "language model."
+        )
+    if others := sorted(found["mismatched_keys"]):  # these, too
+        name, has, wants = others[0]
+        raise ModelError(
+            f"{location} holds {name} of shape {tuple(has)}, and its {MODEL_FILE} wants {tuple(wants)} ({len(others)} "
+            "such weights in all): put the files of one model there."
         )
     if getattr(model, "is_quantized", False):
         raise ModelError(
             f"The weights of {location} are quantised: name the model that they were made of, and say dtype in [node] "
             "if it does not fit into memory."
         )
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config  # of the file: these weights are float32
-    return model, tokenizer
+    check_leftovers(found["unexpected_keys"], location, kind)
+
+
+def _folder_of(location: str) -> Path | None:
+    """Where a model lies that was just read. None: in a GGUF file, which has all in one."""
+    if location.endswith(GGUF_SUFFIX):
+        return None
+    if Path(location).is_dir():
+        return Path(location)
+    return Path(str(cached_file(location, MODEL_FILE, local_files_only=True))).parent
 
 
 def _check_gguf(location: str) -> None:

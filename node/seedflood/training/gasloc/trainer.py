@@ -20,7 +20,7 @@ from seedflood.training.gasloc.outer import Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import Worker, WorkerSettings
 from seedflood.training.generation import Sample
-from seedflood.training.models import BaseModel, digest_weights, export_model
+from seedflood.training.models import BaseModel, digest_weights, export_model, try_export
 
 LAST_ENCODING: EncodingName = "float32"
 """At the end of a run nobody can make up for what an encoding left out."""
@@ -115,6 +115,10 @@ class Trainer:
 
     def export(self, folder: Path, card: str) -> Path:
         return export_model(self.base, self.worker.flat.weights(), folder, card=card)
+
+    def try_export(self, folder: Path) -> None:
+        """See `models.try_export`."""
+        try_export(self.base, folder, self.base.parameters_count)
 
     @property
     def base_digest(self) -> bytes:

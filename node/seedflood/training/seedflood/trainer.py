@@ -23,7 +23,7 @@ from seedflood.protocol.seedflood.statement import Rows
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
-from seedflood.training.models import BaseModel
+from seedflood.training.models import BaseModel, try_export
 from seedflood.training.objectives.reward import Reward
 from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
@@ -236,6 +236,10 @@ class Trainer:
             replica = make_replica(self.run, load_base(self.run, node), node)
             self.replica.hand_over(replica)
         return replica.export(folder, card=card)
+
+    def try_export(self, folder: Path) -> None:
+        """See `models.try_export`."""
+        try_export(self.replica.base, folder, self.parameters[0])
 
     def count_rows(self) -> dict[str, int]:
         """How many rows this host trains on, and how many there are for validation."""

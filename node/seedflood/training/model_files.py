@@ -1,0 +1,131 @@
+"""The files of a model beside its weights: configuration, generation settings, tokenizer and chat template.
+
+transformers 5 reads what version 4 wrote, and writes it in a form that version 4, and others, read as another model:
+they miss `rope_theta` and do not know the class of the tokenizer. So an export has the files of its base model as they
+were, and changes only what is no longer true. A base model without such files (GGUF) is written by transformers.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import GenerationConfig
+
+from seedflood.config import MODEL_FILE
+
+GENERATION_FILE = "generation_config.json"
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+
+TOKENIZER_FILES = re.compile(
+    r"(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|tekken)\.json|"
+    r"(tokenizer|spiece|spm|sentencepiece|sentencepiece\.bpe)\.model|vocab\.(txt|bpe)|merges\.txt|"
+    r"chat_template\.jinja|additional_chat_templates/[\w.-]+\.jinja"
+)
+"""By their paths in the folder of a model."""
+
+UNTRUE = ("quantization_config", "compression_config", "auto_map")
+"""In a configuration: an export has plain weights, and brings no code."""
+
+Json = dict[str, Any]
+
+
+def read_model_files(folder: Path) -> dict[str, bytes]:
+    """What a folder holds beside its weights, by path in it."""
+    found = {}
+    for path in sorted([*folder.glob("*"), *folder.glob("additional_chat_templates/*")]):
+        name = path.relative_to(folder).as_posix()
+        is_wanted = name in (MODEL_FILE, GENERATION_FILE) or TOKENIZER_FILES.fullmatch(name)
+        if is_wanted and path.is_file():
+            found[name] = path.read_bytes()
+    return found
+
+
+def write_model_files(model: Any, tokenizer: Any, read: Mapping[str, bytes], folder: Path, dtype: str) -> None:
+    """Writes what belongs beside the weights that transformers has written into a folder, where its configuration lies
+    already. read: the files of the base model. dtype: of the weights."""
+    written = _load(folder, MODEL_FILE)
+    told = _parsed(read, MODEL_FILE)
+    if told.get("model_type") != written["model_type"]:  # none, or of a model of which this is the part for texts
+        told = written | {"use_cache": True} | _older_rope(written)
+    told |= {"architectures": written["architectures"], "tie_word_embeddings": is_tied(model)}
+    told |= {"dtype": dtype, "torch_dtype": dtype}  # the word of version 5, and that of all others
+    _dump(_without(told, *UNTRUE), folder, MODEL_FILE)
+    _dump(_generation(model, read), folder, GENERATION_FILE)
+    if tokenizer is not None:
+        _write_tokenizer(tokenizer, read, folder)
+
+
+def is_tied(model: Any) -> bool:
+    """Do head and embeddings have one weight?"""
+    return model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+def _generation(model: Any, read: Mapping[str, bytes]) -> Json:
+    """Sampling is as the base model has it, even where transformers would not write it. Whoever has trained may have
+    changed which tokens end a text."""
+    own: GenerationConfig = model.generation_config
+    told: Json = _parsed(read, GENERATION_FILE) or json.loads(own.to_json_string(use_diff=True))
+    if own.eos_token_id is not None:
+        told["eos_token_id"] = own.eos_token_id
+    return _without(told, "_from_model_config")  # else version 4 lets the configuration outrank this file
+
+
+def _write_tokenizer(tokenizer: Any, read: Mapping[str, bytes], folder: Path) -> None:
+    files = {name: content for name, content in read.items() if TOKENIZER_FILES.fullmatch(name)}
+    if not files:
+        tokenizer.save_pretrained(folder)
+        _dump(_older_tokenizer(_load(folder, TOKENIZER_SETTINGS)), folder, TOKENIZER_SETTINGS)
+        return
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    if TOKENIZER_SETTINGS in files and "auto_map" in (told := _load(folder, TOKENIZER_SETTINGS)):
+        _dump(_without(told, "auto_map"), folder, TOKENIZER_SETTINGS)
+
+
+def _older_rope(config: Json) -> Json:
+    """`rope_parameters` of version 5 in the words of version 4, where it has some for them."""
+    parameters = config.get("rope_parameters")
+    if not isinstance(parameters, dict) or "rope_theta" not in parameters:
+        return {}
+    scaling = _without(parameters, "rope_theta", "partial_rotary_factor")
+    is_plain = scaling.get("rope_type", "default") == "default"
+    older = {"rope_theta": parameters["rope_theta"], "rope_scaling": None if is_plain else scaling}
+    if "partial_rotary_factor" in parameters:
+        older["partial_rotary_factor"] = parameters["partial_rotary_factor"]
+    return older
+
+
+def _older_tokenizer(settings: Json) -> Json:
+    """Version 5 reads the names of version 4, but not the other way round."""
+    settings = _without(settings, "backend", "is_local", "local_files_only")
+    if settings.get("tokenizer_class") == "TokenizersBackend":
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    if isinstance(settings.get("extra_special_tokens"), list):
+        settings["additional_special_tokens"] = settings.pop("extra_special_tokens")
+    return settings
+
+
+def _parsed(read: Mapping[str, bytes], name: str) -> Json:
+    """Nothing of a file that is not there, or is no JSON: transformers passes over such generation settings."""
+    try:
+        told: Json = json.loads(read.get(name, b"{}"))
+    except ValueError:
+        return {}
+    return told
+
+
+def _load(folder: Path, name: str) -> Json:
+    told: Json = json.loads((folder / name).read_text(encoding="utf-8"))
+    return told
+
+
+def _dump(told: Json, folder: Path, name: str) -> None:
+    text = json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False)
+    (folder / name).write_text(text + "\n", encoding="utf-8")
+
+
+def _without(told: Json, *keys: str) -> Json:
+    return {key: one for key, one in told.items() if key not in keys}
