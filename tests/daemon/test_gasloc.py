@@ -11,8 +11,10 @@ from safetensors.numpy import load_file
 from clusters import Cluster
 from seedflood.config import RunSettings
 from seedflood.embedded import grammar
+from seedflood.errors import ModelError
 from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 from seedflood.host.results import Results
+from seedflood.training.gasloc.trainer import Trainer
 
 RUN = {
     "mode": "gasloc",
@@ -232,3 +234,19 @@ async def test_hosts_of_unlike_settings_never_link(cluster):
     await cluster.until(lambda: b.ended.done())
     assert "another run" in str(b.ended.exception())
     assert len(a.links.open) == 0
+
+
+async def test_a_refused_export_is_told_before_the_run_or_keeps_its_result(cluster, monkeypatch, tmp_path):
+    def refuse(*_):
+        raise ModelError("Cannot export this model.")
+
+    run, node = {"clients": 1, "steps": 6}, {"export": tmp_path / "out"}
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "try_export", refuse)
+        with pytest.raises(ModelError, match="Cannot export this model"):
+            await cluster.start("a", [], run, node)
+    monkeypatch.setattr(Trainer, "export", refuse)
+    a = await cluster.start("a", [], run, node)
+    (result,) = await cluster.finish()
+    assert isinstance(a.engine.unexported, ModelError)
+    assert json.loads((tmp_path / "a/result.json").read_text())["result"]["digest"] == result["digest"]

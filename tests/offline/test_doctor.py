@@ -18,6 +18,7 @@ from seedflood.offline import doctor
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.storage.journal import Journal
+from seedflood.training import models
 from seedflood.transport.mapping import NO_ROUTER
 
 RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
@@ -185,6 +186,30 @@ def test_too_little_memory_space_or_time_is_told(examine, monkeypatch):
     assert "[node] micro_batch" in texts["memory"]
     assert "make room" in texts["disk"]
     assert "set it" in texts["clock"]
+
+
+def test_an_export_is_tried_before_the_run_and_leaves_nothing(examine, tmp_path, monkeypatch):
+    code, levels, texts = examine(node={"export": str(tmp_path / "new/out")})
+    assert (code, levels["export"]) == (0, "ok"), texts
+    assert os.listdir(tmp_path) == ["peers.toml"]
+    monkeypatch.setattr(models.shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(10**9, 0, 10**8 + 1))
+    assert examine(node={"export": str(tmp_path / "out")})[1]["export"] == "ok"
+    monkeypatch.setattr(models.AutoTokenizer, "from_pretrained", Broken.from_pretrained)
+    code, levels, texts = examine(node={"export": str(tmp_path / "out")})
+    assert (code, levels["export"]) == (ExitCode.CONFIG, "bad")
+    assert "its files cannot be read again (no luck)" in texts["export"]
+
+
+class Broken:
+    """Tokenizers can be read from base models alone."""
+
+    own = models.AutoTokenizer.from_pretrained
+
+    @classmethod
+    def from_pretrained(cls, place, **options):
+        if ".out." in str(place):
+            raise ValueError("no luck")
+        return cls.own(place, **options)
 
 
 class Clock:

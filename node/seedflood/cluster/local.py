@@ -3,13 +3,14 @@
 import asyncio
 import json
 import re
+import shlex
 import shutil
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
-from seedflood.cluster.display import LoggedNode, Picture, is_sound, understood
+from seedflood.cluster.display import EXACT_MODE, LoggedNode, Picture, is_sound, understood
 from seedflood.cluster.plan import ClusterPlan, make_home, write_settings
 from seedflood.cluster.processes import STDOUT_FILE, NodeProcess, start_nodes
 from seedflood.errors import ConfigError, ExitCode, SeedfloodError
@@ -39,9 +40,13 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
         for node, steps in write_settings(plan, home).items():
             hosts.append(LoggedNode(node.name, node, steps, is_first=not hosts))
         result = asyncio.run(_Cluster(hosts, plan.clients).run())
-    except ConfigError as error:
+    except StoppedError:
+        raise
+    except SeedfloodError as error:
         if any(host.has_trained for host in hosts):
-            raise type(error)(f"{error} What the nodes have learned is kept in {home}.") from None
+            raise _with_remedy(error, plan, home) from None
+        if not isinstance(error, ConfigError):
+            raise
         for one in home.iterdir():  # logs say no more than the sentence, and a folder that is used is refused
             shutil.rmtree(one, ignore_errors=True)
         if folder is not None:
@@ -51,6 +56,18 @@ def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]
     if folder is None and is_sound(result):
         shutil.rmtree(home, ignore_errors=True)
     return result | {"folder": str(home)}
+
+
+def _with_remedy(error: SeedfloodError, plan: ClusterPlan, home: Path) -> SeedfloodError:
+    """The same error, which also says where what was learned lies, and what makes a model of it."""
+    first = shlex.quote(str(home / "node-1" / "peers.toml"))
+    if plan.overrides.get("run", {}).get("mode", EXACT_MODE) == EXACT_MODE:
+        remedy = f"seedflood export --peers {first} --output FOLDER"
+    else:
+        remedy = f"seedflood-node --peers {first} --set node.export=FOLDER"
+    told = type(error)(f"{error} What the nodes have learned is kept in {home}; to make a model of it, run: {remedy}")
+    told.exit_code = error.exit_code
+    return told
 
 
 class _Cluster:

@@ -266,6 +266,8 @@ class Daemon(Owner):
         report.publish(self.result)
         if (fault := self.engine.fault()) is not None:
             self.failed(fault)
+        elif self.handover.is_wanted and self.engine.unexported is not None:
+            self.failed(self.engine.unexported)  # the next run begins with that model
         elif self.handover.is_wanted:
             self.handover.ended(self.loop.time())
             self._look_at_handover()

@@ -90,5 +90,10 @@ class Engine(ABC):
         """What is wrong with the result of the run; None if nothing is."""
         return None
 
+    @property
+    def unexported(self) -> Exception | None:
+        """Why the model was not exported at the end of the run; None if it was, or was not to be."""
+        return None
+
     async def close(self) -> None:  # noqa: B027 - an engine without a model has nothing to release
         """Releases everything but the journal."""

@@ -135,6 +135,8 @@ class _Process:
             if not daemon.handover.is_passed:
                 self._notifier.stopping()
             await daemon.close()
+        if daemon.engine.unexported is not None:  # told only now, since others have still to hear of the run's end
+            raise daemon.engine.unexported
         if daemon.handover.is_passed and not self._signals:
             self._daemon = None
             return _following(self._course[stage.position + 1], daemon)

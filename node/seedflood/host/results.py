@@ -12,8 +12,10 @@ from typing import Any, Literal, Protocol
 import structlog
 
 from seedflood.config import Settings
+from seedflood.errors import SeedfloodError
 from seedflood.host.compute_thread import Run, nothing
 from seedflood.host.occasions import Occasions
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import Figures, Report
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.rise import Best, find_rise
@@ -21,6 +23,10 @@ from seedflood.training.card import Learned, model_card
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.generation import Sample
 from seedflood.transport.links import Links
+
+UNEXPORTED = "the model was not exported; what was learned is kept, and a node that starts again tries once more"
+
+UNEXPORTABLE = "the model could not be exported now; the run goes on"
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -37,7 +43,10 @@ class Learner(Protocol):
         """What the model says to some prompts, if the task has any."""
 
     def export(self, folder: Path, card: str) -> Path:
-        """Writes the model as a Hugging Face folder with a model card."""
+        """Writes the model as a Hugging Face folder with a model card. Raises SeedfloodError."""
+
+    def try_export(self, folder: Path) -> None:
+        """Does the same with no weights, and leaves nothing. Raises SeedfloodError if the export would."""
 
     @property
     def base_digest(self) -> bytes:
@@ -50,10 +59,31 @@ class Learner(Protocol):
         """A digest of what was learned, 32 bytes."""
 
 
+def rehearse_export(settings: Settings, trainer: Learner) -> SeedfloodError | None:
+    """What would refuse the export at the end of a run is told before it begins. Called on the compute thread, before
+    the journal is opened. Raises SeedfloodError.
+
+    A host that has begun goes on: others may wait for it, and what is wrong may be mended until the end. Returns what
+    is wrong there.
+    """
+    folder = settings.node.export
+    has_begun = (settings.node.state / JOURNAL_FILE).exists()
+    try:
+        if folder is not None:
+            trainer.try_export(folder)
+    except SeedfloodError as error:
+        if not has_begun:
+            raise
+        return error
+    return None
+
+
 class Results:
-    """report: the figures that are known so far. digest: of what was learned; set when the run is concluded."""
+    """report: the figures that are known so far. digest: of what was learned; set when the run is concluded.
+    unexported: why the model was not exported at the end of the run."""
 
     digest: bytes
+    unexported: Exception | None = None
 
     def __init__(self, settings: Settings, trainer: Learner, report: Report, hub: TelemetryHub, run: Run) -> None:
         self.report = report
@@ -117,13 +147,21 @@ class Results:
             then()
             return
 
-        def export() -> Path:
+        def export() -> Exception | None:
             rows, figures = trainer.count_rows(), self.report.figures()
             learned = Learned(self._settings.run, trainer.base_digest, digest, rows, figures)
-            return trainer.export(folder, model_card(learned))
+            try:
+                trainer.export(folder, model_card(learned))
+            except Exception as error:  # the result of the run is to be kept, whatever it is
+                return error
+            return None
 
-        def tell(path: Path) -> None:
-            self._hub.tell("exported", folder=str(path))
+        def tell(refused: Exception | None) -> None:
+            self.unexported = refused
+            if refused is None:
+                self._hub.tell("exported", folder=str(folder))
+            else:
+                self._hub.tell(UNEXPORTED, "error", reason=str(refused))
             then()
 
         self._run(export, tell)

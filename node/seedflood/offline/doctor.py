@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.filesize import decimal
 
@@ -24,6 +24,9 @@ from seedflood.identity import Identity
 from seedflood.listening import listen_at
 from seedflood.storage.opening import check_run
 from seedflood.transport.mapping import Router
+
+if TYPE_CHECKING:
+    from seedflood.host.results import Learner
 
 DIAL_SECONDS = 3.0
 MEMORY_SHARE_MAX = 0.9
@@ -57,6 +60,8 @@ class _Step(NamedTuple):
     model_bytes: int
     base_digest: bytes
     rows: str
+    export_fault: SeedfloodError | None
+    """What the model could not be exported for."""
 
 
 def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
@@ -168,8 +173,12 @@ def _step(settings: Settings) -> Iterator[Check]:
         yield Check("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
     else:
         yield Check("memory", "ok", told)
-    copies = (SNAPSHOTS_KEPT if settings.run.mode == "gasloc" else 0) + (node.export is not None)
+    copies = SNAPSHOTS_KEPT if settings.run.mode == "gasloc" else 0
     yield _disk(node.state, step.model_bytes * copies + DISK_SPARE_BYTES)
+    if step.export_fault is not None:
+        yield _bad("export", step.export_fault)
+    elif node.export is not None:
+        yield Check("export", "ok", f"{node.export} can be written, and takes {decimal(step.model_bytes)}")
     total = step.sent_bytes * settings.run.clients / settings.run.seedflood.turn_rounds(settings.run.clients)
     whole, day = decimal(int(total * settings.run.steps)), decimal(int(total / step.seconds * DAY_SECONDS))
     yield Check(
@@ -191,7 +200,8 @@ def _measure(settings: Settings) -> _Step:
         loaded.worker.take_steps(1)
         seconds, count = time.perf_counter() - began, loaded.base.parameters_count
         sent = count * ENCODING_BYTES[run.gasloc.encoding] / steps
-        return _Step(seconds, sent, 4 * count, loaded.base.digest, f"{loaded.task.facts['rows']} rows")
+        fault = _export_fault(loaded, node.export)
+        return _Step(seconds, sent, 4 * count, loaded.base.digest, f"{loaded.task.facts['rows']} rows", fault)
     trainer, steps = Trainer(run, node), run.seedflood.local_steps
     for _ in range(2):
         measured = trainer.measure(0, 0, steps)
@@ -200,7 +210,18 @@ def _measure(settings: Settings) -> _Step:
     counts = f"{rows['rows']:,} to train, {rows['rows_here']:,} of them here, {rows['validation_rows']:,} to evaluate"
     text = f"task {rows['task']}: {counts}"
     sent = (told + BUNDLE_BYTES) / steps
-    return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text)
+    fault = _export_fault(trainer, node.export)
+    return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text, fault)
+
+
+def _export_fault(trainer: "Learner", export: Path | None) -> SeedfloodError | None:
+    """What would refuse the model at the end of the run."""
+    try:
+        if export is not None:
+            trainer.try_export(export)
+    except SeedfloodError as error:
+        return error
+    return None
 
 
 def _journal(settings: Settings, base_digest: bytes | None) -> Iterator[Check]:

@@ -1,6 +1,5 @@
 """Folders of models: whole, or not there."""
 
-import contextlib
 import errno
 import os
 import re
@@ -70,7 +69,7 @@ def _folder_beside(target: Path) -> Iterator[Path]:
 
 def _open_to_all(path: Path) -> None:
     """safetensors writes for its user alone. A file system without modes refuses that."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 

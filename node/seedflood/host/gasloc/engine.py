@@ -18,7 +18,7 @@ from seedflood.host.gasloc.tokens import Tokens
 from seedflood.host.gasloc.work import Resumed, Trouble, Work
 from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, RESULT_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
 from seedflood.host.report import Report
-from seedflood.host.results import Results
+from seedflood.host.results import UNEXPORTABLE, Results, rehearse_export
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.gasloc.node import GaslocNode
@@ -54,6 +54,8 @@ async def open_gasloc(
     run, node = settings.run, settings.node
     trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
     _log.info("rows read", **trainer.task.facts)
+    if (refused := await compute.run(lambda: rehearse_export(settings, trainer))) is not None:
+        hub.tell(UNEXPORTABLE, "error", reason=str(refused))
     hub.tell("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(Journal.open, node.state / JOURNAL_FILE, run.run_id(), trainer.base.digest)
@@ -191,6 +193,10 @@ class GaslocEngine(Engine):
             "parameter_bytes_sent": carrier.bytes_sent,
             "parameter_bytes_received": carrier.bytes_received,
         }
+
+    @property
+    def unexported(self) -> Exception | None:
+        return self._results.unexported
 
     async def close(self) -> None:
         """Waits for all orders; the last one is a checkpoint."""

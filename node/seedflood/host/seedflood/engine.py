@@ -16,7 +16,7 @@ from seedflood.errors import DivergenceError, SeedfloodError
 from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Shell
-from seedflood.host.results import Results
+from seedflood.host.results import UNEXPORTABLE, Results, rehearse_export
 from seedflood.host.seedflood.auditing import Auditor, make_auditor
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
 from seedflood.host.seedflood.seams import Job
@@ -70,6 +70,8 @@ async def open_seedflood(
     if node.quantisation is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
         _log.warning(say, dtype=node.dtype)
+    if (refused := await compute.run(lambda: rehearse_export(settings, trainer))) is not None:
+        hub.tell(UNEXPORTABLE, "error", reason=str(refused))
     hub.tell("opening the journal")
     journal = undo.enter_context(await asyncio.to_thread(open_journal, settings, trainer.base_digest))
     for one in journal.closed_epochs():
@@ -242,6 +244,10 @@ class SeedfloodEngine(FloodEngine):
         return DivergenceError(
             "the run is over, but a neighbour's replica differs; compare `seedflood replay` on both hosts."
         )
+
+    @property
+    def unexported(self) -> Exception | None:
+        return self._results.unexported
 
     async def close(self) -> None:
         self._work.is_closed = True
