@@ -231,6 +231,24 @@ def test_brackets_in_a_fault_are_shown_as_they_are(monkeypatch, capsys, tmp_path
     assert "[/x]" in err
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "too many open files: raise the limit"),
+        (OSError(errno.ENFILE, "Too many open files in system"), "too many open files: raise the limit"),
+        (RuntimeError("can't start new thread"), "no more threads may be started: raise the limit"),
+    ],
+)
+def test_a_process_that_may_have_no_more_is_told_which_limit_to_raise(capsys, error, sentence):
+    def command(prog_name):
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run_command(command, "seedflood-node")
+    assert ended.value.code == ExitCode.TRY_AGAIN
+    assert sentence in json.loads(capsys.readouterr().err)["event"]
+
+
 @pytest.mark.parametrize("kind", [MemoryError, type("OutOfMemoryError", (RuntimeError,), {})])
 def test_too_little_memory_is_one_sentence_that_says_what_to_do(capsys, kind):
     def command(prog_name):

@@ -67,6 +67,12 @@ class DiskFullError(JournalError):
     then the node does not publish."""
 
 
+class ExhaustedError(SeedfloodError):
+    """The process has no more descriptors, or no more threads: no fault of the disk. Another try has them again."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
 class InUseError(SeedfloodError):
     """Another process uses the state folder. It may be about to end, so it is right to try again."""
 

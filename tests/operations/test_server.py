@@ -11,9 +11,11 @@ import pytest
 from seedflood.errors import BindError, DiskFullError
 from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
+from seedflood.listening import Room
 from seedflood.operations.client import node_at, node_in
 from seedflood.operations.console import Console
 from seedflood.operations.http_address import find_http_address
+from strangers import StrangeNode, open_console
 
 ALONE = {"clients": 1, "steps": 4}
 PAIR = {"clients": 2, "steps": 300}
@@ -301,3 +303,20 @@ async def test_a_node_is_found_by_its_state_folder_until_it_has_closed(cluster):
     assert (await asyncio.to_thread(node_at(a.address).ask, "/api/status"))["node"]["name"] == "a"
     await a.close()
     assert find_http_address(state) is None
+
+
+async def test_a_port_with_no_room_ends_the_oldest_connection_of_whoever_holds_most(tmp_path, monkeypatch):
+    monkeypatch.setattr("seedflood.operations.server.room", lambda: Room(links=8, http=4))
+    console = await open_console(tmp_path, StrangeNode())
+    host, port = console.address.rsplit(":", 1)
+    crowd = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
+    probe_reads, probe = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
+    probe.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await probe_reads.readline()).startswith(b"HTTP/1.1 200")
+    assert await crowd[0][0].read() == b"", "the oldest one of the address with most"
+    another = await asyncio.open_connection(host, int(port))
+    assert await crowd[1][0].read() == b""
+    assert not crowd[2][0].at_eof()
+    for _, writer in (*crowd, another, (None, probe)):
+        writer.close()
+    await console.close()

@@ -1,5 +1,6 @@
 """What any algorithm keeps in a journal is there again after a crash, as a whole or not at all."""
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from journals import BASE, RUN, open_plain
 
 from fullness import fill
-from seedflood.errors import ConfigError, DiskFullError, JournalError
+from seedflood.errors import ConfigError, DiskFullError, ExhaustedError, JournalError
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.swarm.messages import INCARNATION_MAX, Member
 from seedflood.protocol.swarm.outputs import Record
+from seedflood.storage.disk import disk_errors
 from seedflood.storage.journal import Journal
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
@@ -195,3 +197,21 @@ def test_close_can_be_repeated(tmp_path: Path) -> None:
     journal = open_plain(tmp_path)
     journal.close()
     journal.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_process_without_descriptors_is_no_fault_of_the_disk(tmp_path, monkeypatch, number):
+    with (
+        pytest.raises(ExhaustedError, match="too many open files to write the journal"),
+        disk_errors(tmp_path, "write"),
+    ):
+        raise OSError(number, os.strerror(number))
+
+    def refuse(**_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    of_sqlite = sqlite3.OperationalError("unable to open database file")
+    of_sqlite.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    with pytest.raises(ExhaustedError), disk_errors(tmp_path, "open"):
+        raise of_sqlite

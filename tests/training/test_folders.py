@@ -6,7 +6,7 @@ import stat
 import pytest
 from safetensors import SafetensorError
 
-from seedflood.errors import DiskFullError, ModelError
+from seedflood.errors import DiskFullError, ExhaustedError, ModelError
 from seedflood.training.folders import writing_folder
 
 
@@ -31,7 +31,12 @@ def test_a_full_disk_is_told_as_such_whichever_library_has_found_it(tmp_path, ki
 
 
 def test_a_full_disk_is_told_apart_from_other_faults_of_it(tmp_path):
-    for number, told in ((errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EIO, ModelError)):
+    for number, told in (
+        (errno.ENOSPC, DiskFullError),
+        (errno.EDQUOT, DiskFullError),
+        (errno.EIO, ModelError),
+        (errno.EMFILE, ExhaustedError),
+    ):
         with pytest.raises(told), writing_folder(tmp_path / "model", "config.json", "A card."):
             raise OSError(number, "no luck")
 

@@ -26,6 +26,12 @@ NEEDS_MEMORY = (
 
 OF_ANOTHER_USER = "this user may not use {file}: run the command as the user of the node (sudo -u USER)."
 
+TOO_MANY_FILES = "too many open files: raise the limit (ulimit -n, LimitNOFILE=), or see who opens so many connections."
+
+TOO_MANY_THREADS = (
+    "no more threads may be started: raise the limit (ulimit -u, TasksMax=, --pids-limit), or end other processes."
+)
+
 INTERNAL = "internal fault: {name}: {error}; please report it, with the traceback that SEEDFLOOD_TRACEBACK=1 shows."
 
 
@@ -51,6 +57,10 @@ def _told(error: Exception) -> tuple[str, ExitCode]:
         return OF_ANOTHER_USER.format(file=error.filename), ExitCode.CONFIG
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "there is no space for what is written: free some, or send stdout elsewhere.", ExitCode.DISK
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return TOO_MANY_FILES, ExitCode.TRY_AGAIN
+    if isinstance(error, RuntimeError) and str(error).startswith("can't start new thread"):
+        return TOO_MANY_THREADS, ExitCode.TRY_AGAIN
     if isinstance(error, AttributeError) and sys.stdout is None:
         return "stdout is closed: send it somewhere, if only to /dev/null.", ExitCode.DISK
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch

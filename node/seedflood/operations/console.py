@@ -4,6 +4,8 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from seedflood.config import Settings
+from seedflood.listening import connections
+from seedflood.operations.crowding import Crowding
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.lag import LoopLag
 from seedflood.operations.server import OperationsServer
@@ -38,6 +40,7 @@ class Console:
                 undo.push_async_callback(server.close)
                 await server.start()
                 address = server.address
+            undo.callback(asyncio.create_task(_look_at_ports(hub, address)).cancel)
             return cls(hub, address, undo.pop_all())
 
     async def close(self) -> None:
@@ -49,3 +52,10 @@ async def _look_often(hub: TelemetryHub) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         asyncio.get_running_loop().call_soon(hub.look)  # a fault in it is logged, and the next look comes
+
+
+async def _look_at_ports(hub: TelemetryHub, address: str | None) -> None:
+    crowding = Crowding(int(address.rpartition(":")[2]) if address is not None else 0, hub.tell)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        crowding.look(await asyncio.to_thread(connections))

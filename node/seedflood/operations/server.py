@@ -14,6 +14,7 @@ import contextlib
 import ipaddress
 import json
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -23,7 +24,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from seedflood.config import is_loopback
-from seedflood.listening import listen_at
+from seedflood.listening import listen_at, room
 from seedflood.operations.eventlog import event_files, read_lines
 from seedflood.operations.http_address import HttpAddress, keep_http_address, remove_http_address
 from seedflood.operations.hub import TelemetryHub
@@ -64,6 +65,8 @@ class OperationsServer:
         self._hub = hub
         self._metrics = make_scrape(hub)
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._room = room().http
         self._tracing = asyncio.Semaphore(1)
 
     async def start(self) -> None:
@@ -86,7 +89,7 @@ class OperationsServer:
         )
         self._runner = web.AppRunner(app, access_log=None, logger=_log, keepalive_timeout=KEEPALIVE_SECONDS)
         await self._runner.setup()
-        await web.SockSite(self._runner, listening).start()
+        self._listener = await asyncio.get_running_loop().create_server(self._admit, sock=listening)
         host, port = listening.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         keep_http_address(node.state, HttpAddress(self.address, fingerprint(self._hub.origin)))
@@ -94,9 +97,23 @@ class OperationsServer:
     async def close(self) -> None:
         if self._runner is not None:
             remove_http_address(self._hub.settings.node.state)
+            if self._listener is not None:
+                self._listener.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._runner.cleanup()
+
+    def _admit(self) -> asyncio.Protocol:
+        """A new connection. If there are as many as the process has room for, one ends: the oldest one of the address
+        that has most. So whoever opens many ends their own, and a probe gets in."""
+        assert self._runner is not None
+        assert self._runner.server is not None
+        there = {one: _host_of(one) for one in self._runner.server.connections if one.transport is not None}
+        if len(there) >= self._room:
+            held = Counter(there.values())
+            most = max(held.values())
+            next(one for one, host in there.items() if held[host] == most).force_close()
+        return self._runner.server()
 
     # Answers
 
@@ -171,6 +188,12 @@ async def _guard_host(request: web.Request, handler: Handler) -> web.StreamRespo
     if not _is_numeric(host.strip("[]")) and host != "localhost":
         raise web.HTTPMisdirectedRequest(text="this address is for localhost only\n")
     return await handler(request)
+
+
+def _host_of(connection: web.RequestHandler) -> str:
+    assert connection.transport is not None
+    address = connection.transport.get_extra_info("peername")
+    return str(address[0]) if address else ""
 
 
 def _is_numeric(host: str) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from seedflood.config import CARD_FILE, RUN_IN_CARD, check_place
-from seedflood.errors import DiskFullError, ModelError
+from seedflood.errors import DiskFullError, ExhaustedError, ModelError
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
@@ -61,6 +61,10 @@ def _folder_beside(target: Path) -> Iterator[Path]:
             raise
         if number in _NO_SPACE:
             raise DiskFullError(f"no space to export to {target}: free some on that disk, and try again.") from error
+        if number in (errno.EMFILE, errno.ENFILE):
+            raise ExhaustedError(
+                f"too many open files to export to {target}: raise the limit (ulimit -n, LimitNOFILE=)."
+            ) from error
         raise ModelError(f"Cannot export to {target}: {getattr(error, 'strerror', None) or error}.") from error
     finally:
         if beside is not None:

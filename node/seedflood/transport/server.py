@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from seedflood.errors import BindError
-from seedflood.listening import PORT_MAX, listen_at
+from seedflood.listening import PORT_MAX, listen_at, room
 from seedflood.transport.codec import FRAME_BYTES_MAX
 from seedflood.transport.credentials import Credentials, check_pin
 from seedflood.transport.crowd import host_of
@@ -72,7 +72,6 @@ SERVER_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_concurrent_streams", 16),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),
     ("grpc.max_connection_idle_ms", IDLE_MILLISECONDS),
-    ("grpc.max_allowed_incoming_connections", RPCS_MAX),
 ]
 
 
@@ -177,7 +176,8 @@ class AcceptedStream(Stream):
 
 def make_server(accept: Accept, accept_contents: Accept) -> grpc.aio.Server:
     """A server whose streams Flood.Link and Flood.Contents are served by these two, as raw bytes."""
-    server = grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
+    options = [*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", room().links)]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=RPCS_MAX)
     served = {"Link": accept, "Contents": accept_contents}
     handlers = {name: grpc.stream_stream_rpc_method_handler(one) for name, one in served.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))

@@ -1,0 +1,83 @@
+"""A stranger opens more plain connections than a daemon may have files: the run goes on, to its end and its export."""
+
+import http.client
+import json
+import signal
+import socket
+import sys
+from contextlib import ExitStack, closing, suppress
+
+import pytest
+
+from seedflood.embedded import grammar
+from seedflood.errors import ExitCode
+from seedflood.host.places import told_result
+from seedflood.operations.crowding import CROWDED
+from seedflood.operations.http_address import HTTP_FILE
+
+FILES = 320
+"""The limit of a daemon, soft and hard: the usual 1,024 with fewer connections."""
+
+NARROW = (
+    "import resource, sys\n"
+    f"resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES}))\n"
+    "from seedflood import cli\n"
+    "cli.node_main()\n"
+)
+
+
+def narrow(host):
+    host.command = (sys.executable, "-c", NARROW, "--peers", str(host.folder / "peers.toml"))
+    return host
+
+
+def crowd(undo, address, count):
+    """Silent connections, as many as can be had."""
+    host, port = address.rsplit(":", 1)
+    for _ in range(count):
+        with suppress(OSError):
+            undo.enter_context(socket.create_connection((host, int(port)), timeout=5))
+
+
+def http_address(host):
+    return json.loads((host.settings.node.state / HTTP_FILE).read_text())["address"]
+
+
+def is_alive(address):
+    with closing(http.client.HTTPConnection(address, timeout=60)) as connection:
+        connection.request("GET", "/livez")
+        return connection.getresponse().status == 200
+
+
+def has_ended(host):
+    return bool(told_result(host.settings.node.state))
+
+
+@pytest.mark.parametrize("mode", ["seedflood", pytest.param("gasloc", marks=pytest.mark.long)])
+def test_a_crowd_at_both_ports_ends_no_run(hosts, tmp_path, mode):
+    for split, some in zip(("train", "validation"), grammar.rows(7, (40, 10)), strict=True):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    run = {"task": "lm", "template": "{sentence}", "mode": mode, "steps": 200}
+    run |= {"initial": "random", "local_steps": 4} if mode == "gasloc" else {}
+    node = {"data": str(tmp_path), "http": "127.0.0.1:0", "then": "serve", "export": str(tmp_path / "export")}
+    attacked, other = hosts.make(2, [(0, 1)], run, node | {"evaluate_examples": 4})
+    settings = other.folder / "peers.toml"
+    settings.write_text(settings.read_text().replace(str(tmp_path / "export"), str(tmp_path / "other")))
+    narrow(attacked).start()
+    other.start()
+    attacked.wait_for("ready")
+    with ExitStack() as undo:
+        crowd(undo, http_address(attacked), FILES)
+        assert is_alive(http_address(attacked))
+        crowd(undo, attacked.settings.node.listen, 2 * FILES)
+        assert is_alive(http_address(attacked))
+        attacked.wait(lambda _: has_ended(attacked) and attacked.has_said(CROWDED))
+        assert is_alive(http_address(attacked))
+        for host in (attacked, other):
+            host.signal(signal.SIGTERM)
+        assert attacked.end() == other.end() == ExitCode.OK
+    assert (tmp_path / "export" / "config.json").exists()
+    assert (
+        told_result(attacked.settings.node.state)["digest"] == attacked.result()["digest"] == other.result()["digest"]
+    )
+    assert not any(line.get("level") in ("error", "critical") for line in attacked.events)
