@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -82,6 +83,22 @@ def test_what_waits_too_long_is_ended(caplog):
     score = Guarded("file.py:score", local)
     assert score("", "threading.Event().wait()", {}) == 0.0
     assert caplog.messages == ["score file.py:score: took too long (more than 0.5 s); such a text counts as 0"]
+
+
+def test_a_node_with_very_many_connections_scores_too(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1400:
+        pytest.skip("this user may not open so many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1400), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        score = LocalScore(tmp_path / "file.py", FILE.encode(), "score", LIMITS)
+        assert score("", "0.5", {}) == 0.5
+        score.close()
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_one_process_scores_many_texts_and_another_one_follows_a_crash(score):

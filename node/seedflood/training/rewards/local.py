@@ -21,7 +21,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from seedflood.errors import ConfigError
 from seedflood.training.rewards import inside
@@ -105,7 +105,7 @@ class LocalScore:
             stdin.write(json.dumps(question, default=str).encode() + b"\n")
             stdin.flush()
             while not reply.endswith(b"\n"):
-                if not select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                if not _is_readable(stdout, max(0.0, deadline - time.monotonic())):
                     raise ScoreError("took too long", f"more than {seconds:g} s", is_lost=True)
                 if not (piece := os.read(stdout.fileno(), ANSWER_BYTES_MAX)):
                     raise self._ended(self._process.wait())
@@ -127,6 +127,13 @@ class LocalScore:
         if status == -signal.SIGXCPU:
             return ScoreError("took too long", f"more than {self._limits.cpu_seconds} s of a CPU", is_lost=True)
         return ScoreError("ended its process", f"exit status {status}", is_lost=True)
+
+
+def _is_readable(stream: IO[bytes], seconds: float) -> bool:
+    """Within so many seconds? `select` knows no descriptors above 1023, and a node with many connections has some."""
+    waiting = select.poll()
+    waiting.register(stream, select.POLLIN)
+    return bool(waiting.poll(1000 * seconds))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
