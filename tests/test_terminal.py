@@ -89,6 +89,7 @@ def test_rows_events_and_words_of_models_are_shown_harmlessly(attack, capsys):
         "task": "lm",
         "columns": [attack],
         "sample": attack,
+        "remarks": [attack],
     }
     assert is_harmless(understood(facts))
     event = {"time": attack, "event": attack, "level": "info", "reason": attack}
