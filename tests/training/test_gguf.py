@@ -1,10 +1,13 @@
 """A file of llama.cpp is a base model like any other."""
 
+import copy
 import importlib.util
 
 import pytest
 import torch
 from reference import TEXTS, tiny_batch, tiny_settings
+from transformers import LlamaForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from seedflood.errors import ModelError
 from seedflood.training.models import load_model
@@ -17,10 +20,12 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = ["<s>", "</s>", *LETTERS, "Ġ", "Ġa", "th"] + [f"w{k}" for k in range(17)]
 
 
-@pytest.fixture
-def model(tmp_path):
-    """A random Llama, its matrices in 8 bits, and what its values are."""
-    writer, torch_values = gguf.GGUFWriter(tmp_path / "tiny.gguf", "llama"), {}
+THETA = 500_000.0
+
+
+def write(path, *, more=None, scaling=None):
+    """Writes a random Llama, its matrices in 8 bits. more: other tensors. Returns what its values are."""
+    writer, torch_values = gguf.GGUFWriter(path, "llama"), {}
     writer.add_context_length(64)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(LAYERS)
@@ -29,6 +34,9 @@ def model(tmp_path):
     writer.add_head_count_kv(HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_rope_freq_base(THETA)
+    if scaling is not None:
+        writer.add_rope_scaling_type(scaling)
     writer.add_vocab_size(len(TOKENS))
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(TOKENS)
@@ -48,11 +56,19 @@ def model(tmp_path):
         stored = gguf.quants.quantize(value, kind)
         writer.add_tensor(f"{name}.weight", stored, raw_dtype=kind)
         torch_values[name] = torch.from_numpy(gguf.quants.dequantize(stored, kind).copy())
+    for name, value in (more or {}).items():
+        writer.add_tensor(name, value.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return tmp_path / "tiny.gguf", torch_values
+    return torch_values
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A file, and what its values are."""
+    return tmp_path / "tiny.gguf", write(tmp_path / "tiny.gguf")
 
 
 def test_a_gguf_file_is_loaded_with_the_values_that_it_stands_for(model):
@@ -87,3 +103,55 @@ def test_without_the_package_the_extra_is_named(model, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"install seedflood\[gguf\]"):
         load_model(str(model[0]))
+
+
+def test_tensors_that_transformers_has_no_name_for_are_refused(tmp_path):
+    """They were left out without a word."""
+    write(tmp_path / "biased.gguf", more={f"blk.{k}.attn_q.bias": torch.ones(WIDTH) for k in range(LAYERS)})
+    with pytest.raises(ModelError, match=r"holds 64 numbers that LlamaForCausalLM does not take, as biases"):
+        load_model(str(tmp_path / "biased.gguf"))
+
+
+STRETCHED = {
+    "rope_type": "llama3",
+    "rope_theta": THETA,
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def divisors_of(config):
+    """As llama.cpp's converter writes them."""
+    plain = THETA ** -(torch.arange(0, WIDTH // HEADS, 2) / (WIDTH // HEADS))
+    return plain / ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))[0]
+
+
+@torch.inference_mode()
+def logits_of(model):
+    return model(torch.arange(40).unsqueeze(0), use_cache=False).logits
+
+
+def test_the_stretched_positions_of_llama_3_come_back_and_are_exported(model, tmp_path):
+    """transformers passes over them: logits were those of another model."""
+    plain = load_model(str(model[0])).model
+    expected = copy.deepcopy(plain.config)
+    expected.rope_parameters = STRETCHED
+    wanted = LlamaForCausalLM(expected).eval()
+    wanted.load_state_dict(plain.state_dict())
+    write(tmp_path / "stretched.gguf", more={"rope_freqs.weight": divisors_of(expected)})
+    base = load_model(str(tmp_path / "stretched.gguf"))
+    assert (logits_of(plain) - logits_of(wanted)).abs().max() > 0.1
+    torch.testing.assert_close(logits_of(base.model), logits_of(wanted))
+    exported = load_model(str(Replica(base, tiny_settings()).export(tmp_path / "out")))
+    torch.testing.assert_close(logits_of(exported.model), logits_of(wanted))
+
+
+def test_positions_that_are_stretched_otherwise_are_refused(tmp_path):
+    write(tmp_path / "odd.gguf", more={"rope_freqs.weight": torch.tensor([1.0, 7.0, 3.0, 9.0])})
+    with pytest.raises(ModelError, match="stretches positions in a way that transformers does not read"):
+        load_model(str(tmp_path / "odd.gguf"))
+    write(tmp_path / "yarn.gguf", scaling=gguf.RopeScalingType.YARN)
+    with pytest.raises(ModelError, match=r"stretches positions \(yarn\)"):
+        load_model(str(tmp_path / "yarn.gguf"))

@@ -28,6 +28,7 @@ from seedflood.training.adapting import CONFIG_FILE, add_adapter
 from seedflood.training.card import told_base
 from seedflood.training.causal import CausalModel
 from seedflood.training.folders import trying_folder, writing_folder
+from seedflood.training.gguf_files import complete_gguf
 from seedflood.training.leftovers import check_leftovers, check_stored
 from seedflood.training.model_files import read_model_files, write_model_files
 
@@ -310,8 +311,9 @@ def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
     )
     model, found = told
     _check_whole(model, found, location)
-    folder = _folder_of(location)
-    if folder is not None and getattr(model.config, "quantization_config", None) is None:
+    if "gguf_file" in options:
+        complete_gguf(model, Path(location) / options["gguf_file"])
+    elif (folder := _folder_of(location)) is not None and getattr(model.config, "quantization_config", None) is None:
         check_stored(folder)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config  # of the file: these weights are float32
