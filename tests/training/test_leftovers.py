@@ -122,3 +122,10 @@ def test_biases_are_no_constants(name):
 def test_weights_of_another_shape_are_told_by_name(changed):
     with pytest.raises(ModelError, match=r"holds model.norm.weight of shape \(8,\), and its config.json wants \(16,\)"):
         load_model(changed(lambda weights: weights.update({"model.norm.weight": torch.ones(8)})))
+
+
+def test_a_file_of_few_bits_beside_the_weights_is_not_looked_at(changed, plain):
+    folder = changed(lambda weights: None)
+    weights = {"model.norm.weight": torch.ones(16).to(torch.float8_e4m3fn)}
+    save_file(weights, f"{folder}/model.fp8.safetensors", {"format": "pt"})
+    assert load_model(folder).digest == load_model(str(plain)).digest

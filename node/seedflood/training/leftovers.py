@@ -32,6 +32,9 @@ OTHER_PARTS = {
 SCALES = re.compile(r"_scale(_inv|_2)?$|\.scales$|absmax|SCB$|quant_|qweight|qzeros|zero_point|g_idx")
 """Of quantised weights, in the formats that are in use."""
 
+WEIGHTS_FILES = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
+"""That transformers reads; others may lie beside them."""
+
 WHOLE_TYPES = ("F64", "F32", "F16", "BF16")
 """Of numbers that stand for themselves, as safetensors names them."""
 
@@ -64,7 +67,7 @@ def check_leftovers(names: Collection[str], location: str, kind: str) -> None:
 def check_stored(folder: Path) -> None:
     """Raises ModelError if weights are kept in so few bits that they must be scaled by something, and no configuration
     says by what."""
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in sorted(one for one in folder.iterdir() if WEIGHTS_FILES.fullmatch(one.name)):
         with safe_open(path, framework="pt") as file:
             types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  # it is no dict
         for name, kind in types.items():
