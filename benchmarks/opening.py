@@ -78,7 +78,9 @@ def _probe(port: int) -> float:
     """Seconds that an answer took; 0 while nobody listens yet."""
     begun = time.perf_counter()
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=WAIT_SECONDS_MAX) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            f"http://127.0.0.1:{port}/livez", timeout=WAIT_SECONDS_MAX
+        ) as answer:
             answer.read()
     except (urllib.error.URLError, ConnectionError):
         return 0.0

@@ -186,7 +186,7 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
     assert load_settings(None).run.steps == 400
 
 
-SETTINGS_MAX = 64
+SETTINGS_MAX = 65
 
 GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
 
@@ -293,6 +293,18 @@ def test_a_whole_table_can_come_from_the_environment(write, monkeypatch):
     monkeypatch.setenv("SEEDFLOOD__RUN__SEEDFLOOD", '{"rank": 9, "delay": 1}')
     seedflood = load_settings(write("[run.seedflood]\nrank = 8\nlocal_steps = 2\n[run]\nsteps = 6\n")).run.seedflood
     assert (seedflood.rank, seedflood.delay, seedflood.local_steps) == (9, 1, 2)
+
+
+def test_a_proxy_is_for_peers_beyond_this_machine(write):
+    node = load_settings(write('[node]\nproxy = "http://proxy.example:3128/"\n')).node
+    assert (node.proxy_of("beta.example:7070"), node.proxy_of("127.0.0.1:7070")) == ("proxy.example:3128", "")
+    with pytest.raises(ConfigError, match=r'\[node\] "proxy": "https://proxy" is no address'):
+        load_settings(write('[node]\nproxy = "https://proxy"\n'))
+
+
+@pytest.mark.parametrize("address", ["[fe80::1%eth0]:7070", "_gateway:7070", "server.local:7070"])
+def test_link_local_addresses_and_names_of_the_system_are_addresses(write, address):
+    assert load_settings(write(f'[[peers]]\naddress = "{address}"\n')).peers[0].address == address
 
 
 @pytest.mark.parametrize(

@@ -124,5 +124,7 @@ def test_the_tour_pre_trains_and_fine_tunes_though_one_node_is_killed_in_between
 
 def get(cluster: Cluster, path: str) -> str:
     """What node-1 answers at its published port."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.http_port}{path}", timeout=30) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        f"http://127.0.0.1:{cluster.http_port}{path}", timeout=30
+    ) as answer:
         return answer.read().decode()

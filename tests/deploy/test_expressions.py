@@ -50,7 +50,9 @@ def scrape(folder: Path, run: dict[str, Any], node: dict[str, Any]) -> str:
         second.start()
         first.wait_for("progress", step=5)
         address = json.loads((first.settings.node.state / "http.json").read_text())["address"]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            f"http://{address}/metrics", timeout=30
+        ) as answer:
             text: str = answer.read().decode()
     finally:
         hosts.close()

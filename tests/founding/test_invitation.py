@@ -144,6 +144,24 @@ async def test_what_is_no_request_changes_nothing(run, tmp_path, line):
         await open_one.end
 
 
+@pytest.mark.parametrize("says", ["nothing", "TLS", "half a line"])
+async def test_silent_connections_of_a_stranger_do_not_keep_a_host_out(run, tmp_path, says):
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with Open(run) as open_one:
+        host, _, port = Code.parse(open_one.code).address.rpartition(":")
+        silent = []
+        for _ in range(invitation.CONNECTIONS_MAX + 8):
+            _, writer = await asyncio.open_connection(host, int(port), ssl=None if says == "nothing" else context)
+            if says == "half a line":
+                writer.write(b"{")
+            silent.append(writer)
+        assert await join_run(open_one.code, tmp_path / "delta", "") == "delta"
+        await open_one.end
+        for writer in silent:
+            writer.transport.abort()
+
+
 async def test_an_invitation_that_nobody_uses_ends(run):
     async with Open(run, 0.05) as open_one:
         with pytest.raises(NotRunningError, match="nobody has used the code"):

@@ -220,3 +220,14 @@ class Clock:
     @staticmethod
     def time():
         return 0.0
+
+
+def test_a_peer_is_tried_by_the_proxy_that_links_take_and_by_no_other(examine, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        address = f"127.0.0.1:{there.getsockname()[1]}"
+        peer = f'[[peers]]\naddress = "{address}"\n'
+        relay = {"role": "relay", "proxy": "http://127.0.0.1:9"}
+        assert examine(node=relay, text=peer)[2]["peer"] == f"{address} answers"  # this machine needs no proxy
+    code, _, texts = examine(node=relay, text='[[peers]]\naddress = "peer.example:7070"\n')
+    assert (code, texts["peer"]) == (75, "nobody listens at 127.0.0.1:9: correct [node] proxy, or take it out.")

@@ -19,8 +19,8 @@ UPNP = "upnp:"
 
 
 def check_address(value: str) -> str:
-    """Returns the address if it is "host:port" or "[v6]:port"; raises ValueError otherwise."""
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", value)
+    """Returns the address if it is "host:port", "[v6]:port" or "[v6%interface]:port"; raises ValueError otherwise."""
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):(\d{1,5})", value)
     if not match or int(match[2]) > 65535:
         raise ValueError(f'"{value}" is no address; write "host:port", as "10.0.0.2:7070" or "[fd00::2]:7070"')
     return value
@@ -38,6 +38,11 @@ class NodeSettings(Section):
         "127.0.0.1:7070",
         description='Address and port to listen on; port 0 takes any, "" none. "upnp:7070": on all addresses, and the '
         "router is asked to pass the port on.",
+    )
+    proxy: str = Field(
+        "",
+        description='HTTP proxy by which peers beyond this machine are dialled, as "proxy.example.org:3128", if it '
+        'allows CONNECT to their ports; "": none, whatever http_proxy and the like say.',
     )
     state: Path = Field(Path("seedflood-state"), description="Folder of this host's key, journal and results.")
     roster: Path | None = Field(
@@ -145,6 +150,15 @@ class NodeSettings(Section):
         if value == UPNP + "0":
             raise ValueError(f'"{value}" names no port; write the one that others dial, for example "upnp:7070"')
         return value if value == "" else check_address(value)
+
+    @field_validator("proxy")
+    @classmethod
+    def _check_proxy(cls, value: str) -> str:
+        return value and check_address(value.removeprefix("http://").removesuffix("/"))
+
+    def proxy_of(self, address: str) -> str:
+        """The proxy by which a peer is dialled; "" for none."""
+        return "" if is_loopback(address) else self.proxy
 
     @field_validator("device")
     @classmethod

@@ -32,6 +32,7 @@ from seedflood.errors import NotRunningError, PeerError, SeedfloodError, UsageEr
 from seedflood.identity import Identity, verify
 from seedflood.listening import listen_at
 from seedflood.transport import certificates
+from seedflood.transport.crowd import Crowd
 
 PIN_BYTES = SECRET_BYTES = 16
 """Of the digest of the inviting side's key, and of the secret: nobody finds another key, or guesses."""
@@ -41,7 +42,8 @@ LINE_BYTES_MAX = 4 << 20
 
 ANSWER_SECONDS = 30.0
 CONNECTIONS_MAX = 32
-"""The most connections of those who may be strangers at the same time; each has ANSWER_SECONDS."""
+"""The most connections of those who may be strangers at the same time; each has ANSWER_SECONDS. One more takes the
+place of the oldest one of whoever holds most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,13 @@ class Invitation:
         self._secret = secrets.token_bytes(SECRET_BYTES)
         self._accepted: tuple[bytes, Grant] | None = None
         self._served: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._connections = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._tls = self._context()
+        self._crowd = Crowd(CONNECTIONS_MAX)
 
     async def wait(self, listen: str, seconds: float, show: Callable[[str], None]) -> bytes:
         """Listens, shows the code, and returns the public key of the host that has used it. Raises SeedfloodError."""
         own = listen_at(listen, "--listen")
-        server = await asyncio.start_server(self._serve, sock=own, ssl=self._context(), limit=LINE_BYTES_MAX)
+        server = await asyncio.start_server(self._serve, sock=own, limit=LINE_BYTES_MAX)
         try:
             address = f"{listen.rpartition(':')[0]}:{own.getsockname()[1]}"
             code = Code(address, self._own.channel[:PIN_BYTES], self._secret)
@@ -115,10 +118,10 @@ class Invitation:
         return context
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """TLS begins here, so that also whoever says nothing at all has a place, and may lose it to others."""
         try:
-            if self._connections.locked():
-                return
-            async with self._connections, asyncio.timeout(ANSWER_SECONDS):
+            async with self._crowd.enter(str(writer.get_extra_info("peername")[0]), ANSWER_SECONDS):
+                await writer.start_tls(self._tls)
                 await self._answer(reader, writer)
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError):
             pass  # whoever it was may try again

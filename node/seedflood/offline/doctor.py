@@ -4,6 +4,7 @@ The checks are those that a node makes itself when it starts, with the sentences
 is measured here and thrown away. Nothing is written, and nobody hears of it but peers whose ports are tried.
 """
 
+import http.client
 import os
 import resource
 import shutil
@@ -81,7 +82,7 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
         yield _port(listen, stage.key_folder)
     if settings.node.asks_router:
         yield _router(int(listen.rpartition(":")[2]))
-    yield from (_peer(one.address) for one in settings.peers)
+    yield from (_peer(one.address, settings.node.proxy_of(one.address)) for one in settings.peers)
     if settings.node.role == "relay":
         yield from _journal(settings, None)
         yield _disk(settings.node.state, DISK_SPARE_BYTES)
@@ -142,16 +143,38 @@ def _router(port: int) -> Check:
         return Check("router", "note", str(error))
 
 
-def _peer(address: str) -> Check:
-    host, _, port = address.rpartition(":")
+def _peer(address: str, proxy: str) -> Check:
+    way = f" through the proxy {proxy}" if proxy else ""
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), DIAL_SECONDS):
-            return Check("peer", "ok", f"{address} answers")
+        _connect(address, proxy)
+        return Check("peer", "ok", f"{address} answers{way}")
     except ConnectionRefusedError:
+        if proxy:
+            text = f"nobody listens at {proxy}: correct [node] proxy, or take it out."
+            return Check("peer", "bad", text, ExitCode.TRY_AGAIN)
         return Check("peer", "note", f"{address} is there, and nobody listens yet: a node dials until one does")
     except OSError as error:
-        text = f"{address} cannot be reached ({error.strerror or error}): correct [[peers]], or open the port there."
+        text = (
+            f"{address} cannot be reached{way} ({error.strerror or error}): correct [[peers]], or open the port there."
+        )
         return Check("peer", "bad", text, ExitCode.TRY_AGAIN)
+
+
+def _connect(address: str, proxy: str) -> None:
+    """Opens a connection, and closes it. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    if not proxy:
+        socket.create_connection((host.strip("[]"), int(port)), DIAL_SECONDS).close()
+        return
+    proxy_host, _, proxy_port = proxy.rpartition(":")
+    connection = http.client.HTTPConnection(proxy_host.strip("[]"), int(proxy_port), timeout=DIAL_SECONDS)
+    connection.set_tunnel(host.strip("[]"), int(port))
+    try:
+        connection.connect()
+    except http.client.HTTPException as error:
+        raise OSError(f"{proxy} does not answer as a proxy") from error
+    finally:
+        connection.close()
 
 
 def _step(settings: Settings) -> Iterator[Check]:

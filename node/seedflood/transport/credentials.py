@@ -5,6 +5,7 @@ An address is secured or plain; there is no fallback from one to the other, for 
 A certificate holds for 30 days and is renewed after 15, and by SIGHUP; links that are open stay.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
@@ -23,6 +24,9 @@ PROOF_KEY = "seedflood-proof-bin"
 """Initial metadata of an accepted Flood.Link: the acceptor's statement about the dialler's channel key."""
 
 PEM_KEY = "x509_pem_cert"
+
+_UNRESOLVED = re.compile(r"os_error: (.+?) syscall: getaddrinfo")
+"""What gRPC says of a name that the system's resolver does not know."""
 
 Metadata = Iterable[tuple[str, Any]]
 
@@ -44,6 +48,8 @@ class Credentials:
     _: KW_ONLY
     covers: Callable[[str], bool] = lambda address: True
     """Is this address secured?"""
+    proxy_of: Callable[[str], str] = lambda address: ""
+    """The HTTP proxy by which this address is dialled; "": none."""
     clock: Callable[[], float] = time.time
     _served: Certificate | None = None
     _is_port_secure: bool = False
@@ -65,12 +71,16 @@ class Credentials:
 
     def open(self, address: str, options: list[tuple[str, Any]]) -> Way:
         """A new channel to an address."""
+        target = address
+        if proxy := self.proxy_of(address):
+            target = proxy
+            options = [*options, ("grpc.http_connect_server", address)]  # the proxy resolves the name
         if not self.covers(address):
-            return Way(grpc.aio.insecure_channel(address, options=options), None)
+            return Way(grpc.aio.insecure_channel(target, options=options), None)
         own = self.certificate
         secrets = grpc.ssl_channel_credentials(certificates.authority(), own.key_pem, own.chain_pem)
         secured = [*options, ("grpc.ssl_target_name_override", certificates.SERVER_NAME)]
-        channel = grpc.aio.secure_channel(address, secrets, options=secured)
+        channel = grpc.aio.secure_channel(target, secrets, options=secured)
 
         def acceptor(metadata: Metadata) -> bytes:
             proof = next((value for key, value in metadata if key == PROOF_KEY), None)
@@ -113,7 +123,9 @@ def plain_text() -> Credentials:
 
 
 def advice(details: str, is_secure: bool) -> str:
-    """What may be wrong if a connection failed with these words of gRPC; "" if they say nothing of TLS."""
+    """What may be wrong if a connection failed with these words of gRPC; "" if they say it well enough."""
+    if unresolved := _UNRESOLVED.search(details):
+        return f"the system cannot resolve this name ({unresolved[1]})"
     if not details.endswith("Socket closed") and "handshake failed" not in details:
         return ""
     if not is_secure:

@@ -207,7 +207,11 @@ class Links:
             self._owner.refused(address, error)
             return Dialled("refused", f"no link: {error}")
         except (*BROKEN, TimeoutError) as error:
-            return Dialled("failed", f"cannot reach {address}: {_details(error, self.credentials.covers(address))}")
+            proxy = self.credentials.proxy_of(address)
+            way = f" through the proxy {proxy}" if proxy else ""
+            return Dialled(
+                "failed", f"cannot reach {address}{way}: {_details(error, self.credentials.covers(address))}"
+            )
         except Exception as error:
             self._owner.failed(error)
             return Dialled("failed")

@@ -64,6 +64,7 @@ CHANNEL_OPTIONS: list[tuple[str, Any]] = [
     *_TUNING,
     ("grpc.use_local_subchannel_pool", 1),  # every dial resolves and connects again, without gRPC's own back-off
     ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),  # links are no web traffic: http_proxy and the like do not count
 ]
 SERVER_OPTIONS: list[tuple[str, Any]] = [
     *_TUNING,
