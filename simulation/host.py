@@ -70,6 +70,10 @@ class Host:
     """Does it take part in nothing?"""
     turns = 0
     """How many events its processes have handled."""
+    writes = 0
+    """How often it has written to a disk, in all its lives."""
+    _full_at = (0, 0.0)
+    """See `fill_at`."""
 
     def __init__(self, place: Place, make: Maker) -> None:
         self.index = place.index
@@ -192,6 +196,10 @@ class Host:
         """SIGKILL after this many more writes and sends, at the next one. None: it lives on."""
         self._writes_left = writes
 
+    def fill_at(self, write: int, seconds: float) -> None:
+        """The disk becomes full at this write, the first being 1, and has space again after some seconds."""
+        self._full_at = write, seconds
+
     def pause(self) -> None:
         """SIGSTOP."""
         self.is_paused = True
@@ -252,10 +260,20 @@ class Host:
 
     def writing(self) -> None:
         self._instant()
+        self.writes += 1
+        write, seconds = self._full_at
+        if self.writes == write:
+            self.journal.is_full = True
+            self.clock.after(seconds, self._empty, self.journal)
+
+    @staticmethod
+    def _empty(disk: MemoryJournal) -> None:
+        disk.is_full = False
 
     def _keep_roster(self, roster: Roster) -> None:
         self.writing()
-        self.roster = roster
+        if not self.journal.is_full:  # else an older one is known after a restart
+            self.roster = roster
 
     # The links
 

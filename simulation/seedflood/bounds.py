@@ -65,6 +65,7 @@ BOUNDS: dict[str, Bound] = {
     "Closings._ours": _epochs,
     "Closings._summing": _epochs,
     "Closings._sums": _epochs,
+    "Closings._unwritten": _epochs,
     "Contents._blocks": _epochs,
     "Contents._blocks[]": _blocks,
     "Contents._summed": _epochs,

@@ -14,6 +14,7 @@ from worlds import make_world
 
 from seedflood.errors import PeerError
 from seedflood.host.backlog import Backlog
+from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.epochs import Closings
@@ -34,6 +35,7 @@ from seedflood.wire import flood_pb2 as pb
 from simulation.checks import find_stuck
 from simulation.network import Weather
 from simulation.notary import Notary
+from simulation.seedflood import fullness
 from simulation.seedflood.checks import find_mistakes, find_violations
 from simulation.seedflood.journal import MemoryBundleJournal
 from simulation.seedflood.liars import let_lie
@@ -209,6 +211,21 @@ def filled():
     return judge(world)
 
 
+def filled_at_a_compaction():
+    """The disk becomes full when a sum is to take the place of bundles, and a liar then tells one more of them."""
+    written, compact = [], MemoryBundleJournal.compact
+
+    def noted(journal, closed):
+        if journal._owner.index == fullness.VICTIM:
+            written.append(journal._owner.writes + 1)
+        return compact(journal, closed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryBundleJournal, "compact", noted)
+        fullness.simulate(fullness.Plan("strict"))
+    return fullness.simulate(fullness.Plan("strict", written[0])).complaints
+
+
 def left():
     world = started("complete", 4, steps=12)
     world.run_until_step(4)
@@ -319,6 +336,11 @@ def take_all(holdings, peer, bundles):
     return list(bundles)
 
 
+def pretending_to_compact(driver, closed, compact=SeedfloodDriver._compact):
+    compact(driver, closed)
+    return True
+
+
 PROMISES = {
     "P1 everything reaches everyone": (lossy, [(Donors, "compare", nothing), (Flood, "offer", nothing)]),
     "P2 nothing is applied twice": (doubled, [(Holdings, "receive", take_all)]),
@@ -347,6 +369,10 @@ PROMISES = {
     "P10 a full disk makes nobody forget what it said": (
         filled,
         [(Backlog, "holds_back", lambda *_: False)],
+    ),
+    "P10 a full disk makes nobody take bundles for a sum": (
+        filled_at_a_compaction,
+        [(SeedfloodDriver, "_compact", pretending_to_compact)],
     ),
     "P11 a damaged journal contradicts nothing": (
         lambda: forgetful(is_disk_lost=False),

@@ -13,6 +13,7 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, FrontierD
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS, joined
 from seedflood.protocol.seedflood.outputs import (
     ClosedWindow,
+    Compacted,
     Measure,
     Measured,
     Outputs,
@@ -44,6 +45,7 @@ EVERYTHING = {
     "is_finished": True,
     "events": [Event("link up")],
 }
+COMPACTED = ("answer", Compacted(EPOCH), 10.0)
 PERSISTED = ["keep epoch", "append", "commit"]
 TOLD = ["adopted", "learned"]
 SENT = ["send", "sent", "pull"]
@@ -107,14 +109,14 @@ CALLS = [
 def test_whatever_happened_is_told_to_the_node_with_the_time_and_its_outputs_are_honoured(name, args, expected):
     driver, node, seams = make_driver(**EVERYTHING)
     getattr(driver, name)(*args)
-    assert node.calls == [expected]
+    assert node.calls == [expected, COMPACTED]
     assert seams.names == IN_ORDER
 
 
 def test_an_answer_of_the_model_is_given_with_the_time_and_its_outputs_are_honoured():
     driver, node, seams = make_driver(**EVERYTHING)
     driver.answered(ReplicaDigest(b"f", b"r"))
-    assert node.calls == [("answer", ReplicaDigest(b"f", b"r"), 10.0)]
+    assert node.calls == [("answer", ReplicaDigest(b"f", b"r"), 10.0), COMPACTED]
     assert seams.names == IN_ORDER
 
 
@@ -125,7 +127,8 @@ def test_a_node_starts_with_what_the_journal_holds(is_damaged, is_fresh):
     closed = ClosedEpoch(0, (Held(2, 4),), b"packed")
     seams.disk.kept, seams.disk.closed = [BUNDLE], [closed]
     driver.start([MEMBER], is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
-    assert node.calls == [("start", [BUNDLE], [MEMBER], 10.0, {b"votes": b"ours"}, [closed], {}, is_damaged, is_fresh)]
+    started = ("start", [BUNDLE], [MEMBER], 10.0, {b"votes": b"ours"}, [closed], {}, is_damaged, is_fresh)
+    assert node.calls == [started, COMPACTED]
     assert seams.names == IN_ORDER
 
 
@@ -286,11 +289,17 @@ def test_an_epoch_that_there_is_no_space_for_is_a_fault_because_it_counts_as_hel
     assert driver.is_halted
 
 
-def test_bundles_that_cannot_be_compacted_for_lack_of_space_are_as_good():
-    driver, _, seams = make_driver(compact=[EPOCH])
-    seams.disk.is_full = True
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_node_does_not_take_bundles_for_compacted_for_which_the_disk_had_no_space(is_known):
+    """is_known: an earlier write has failed already."""
+    driver, node, seams = make_driver(**({"bundles": [BUNDLE], "is_durable": True} if is_known else {}))
+    seams.disk.is_full = is_known
+    driver.tick()
+    seams.disk.is_full, node.outputs = True, Outputs(compact=[EPOCH])
     driver.tick()
     assert not driver.is_halted
+    assert driver.is_disk_full
+    assert COMPACTED not in node.calls
     assert "compact" not in seams.names
 
 

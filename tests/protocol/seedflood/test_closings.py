@@ -57,7 +57,10 @@ def certify(closings, closed):
     for vote in (A.vote(closed), B.vote(closed)):
         closings._certificates.take(vote)
     closings._certificates.review()
-    return closings.agreed(lambda *_: True)
+    agreed = closings.agreed(lambda *_: True, 0.0)
+    for one in agreed:
+        closings.wrote(one, 0.0)
+    return agreed
 
 
 # Closing
@@ -188,17 +191,55 @@ def test_what_is_beside_a_sum_that_was_adopted_or_read_came_after_it_here_too():
 def test_a_sum_is_compacted_once_and_only_with_a_certificate_for_it():
     closings = make_closings(A.bundle(0))
     closed = close(closings)
-    assert closings.agreed(lambda *_: True) == []
+    assert closings.agreed(lambda *_: True, 0.0) == []
     assert len(certify(closings, closed)) == 1
-    assert closings.agreed(lambda *_: True) == []
+    assert closings.agreed(lambda *_: True, 0.0) == []
     assert closings.before == PERIOD
+
+
+def agreed_but_unwritten(*late):
+    """What is known of a sum that others have certified, and for which our disk has no space yet."""
+    closings = make_closings(A.bundle(0))
+    closed = close(closings)
+    for vote in (A.vote(closed), B.vote(closed)):
+        closings._certificates.take(vote)
+    closings._certificates.review()
+    (agreed,) = closings.agreed(lambda *_: True, 5.0)
+    closings.note(late)
+    return closings, agreed
+
+
+def test_an_epoch_is_compacted_when_the_journal_has_its_sum_and_not_before():
+    closings, agreed = agreed_but_unwritten(B.bundle(1))
+    assert closings.before == 0
+    assert not closings.is_any_beside
+    assert closings.agreed(lambda *_: True, 6.0) == []
+    assert closings.unwritten == [agreed]
+    assert closings.overdue(SETTLED) == []
+    assert due(closings, 99) == []
+    assert closings.wrote(agreed, 9.0) == 5.0
+    assert closings.before == PERIOD
+    assert closings.is_any_beside
+    assert closings.unwritten == []
+
+
+def test_a_sum_that_others_have_certified_stands_though_our_coefficients_are_made_again():
+    closings, agreed = agreed_but_unwritten()
+    closings.distrust()
+    assert closings.unwritten == [agreed]
+
+
+def test_a_sum_is_not_written_of_which_something_was_taken_out_meanwhile():
+    closings, _ = agreed_but_unwritten()
+    closings.take_out([A.bundle(0)])
+    assert closings.unwritten == []
 
 
 def test_a_sum_that_the_certificate_does_not_name_is_not_compacted():
     closings = make_closings(A.bundle(0))
     closed = close(closings, total=7)
     closings._certificates.note(0, B.vote(epoch(0, *closed.frontier, total=8)).digests, ())
-    assert closings.agreed(lambda *_: True) == []
+    assert closings.agreed(lambda *_: True, 0.0) == []
     assert closings.before == 0
 
 
@@ -270,7 +311,7 @@ def test_however_many_epochs_are_certified_at_once_each_sum_has_its_certificate(
         for vote in (A.vote(closed), B.vote(closed)):
             closings._certificates.take(vote)
     closings._certificates.review()
-    agreed = closings.agreed(lambda *_: True)
+    agreed = closings.agreed(lambda *_: True, 0.0)
     assert [len(one.certificate) for one in agreed] == epochs * [2]
 
 
@@ -279,5 +320,5 @@ def test_a_sum_is_not_compacted_when_the_votes_of_its_certificate_are_forgotten(
     closed = close(closings)
     closings._certificates.note(0, A.vote(closed).digests, ())
     del closings._certificates._votes[0]
-    assert closings.agreed(lambda *_: True) == []
+    assert closings.agreed(lambda *_: True, 0.0) == []
     assert closings.summed_elsewhere(99, is_relay=False) == [0]

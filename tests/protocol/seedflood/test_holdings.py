@@ -25,7 +25,7 @@ from seedflood.protocol.seedflood import holdings
 from seedflood.protocol.seedflood.algorithm import GATHER_SECONDS
 from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, Equivocation, FrontierDigest, Votes
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
-from seedflood.protocol.seedflood.outputs import CutOff, Measure, Rebuild, SumEpoch
+from seedflood.protocol.seedflood.outputs import Compacted, CutOff, Measure, Rebuild, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.voting import OVERDUE_SECONDS
 from seedflood.protocol.swarm.messages import Members, Pong
@@ -313,7 +313,8 @@ def test_a_replica_is_doubted_if_as_many_others_have_voted_for_another_sum_of_th
 def test_what_comes_beside_a_sum_of_ours_is_put_behind_it_by_a_rebuild():
     """In the coefficients it may stand among the steps of the sum."""
     node, closed, _ = closing()
-    assert hear(node, B, Votes((B.vote(closed),))).compact != []
+    (agreed,) = hear(node, B, Votes((B.vote(closed),))).compact
+    node.answer(Compacted(agreed), 1.0)
     assert orders(tick(node, 3.0), Rebuild) == []
     hear(node, B, Members((C.member(last_step=3),)))
     assert hear(node, B, C.updates(0)).bundles != []

@@ -27,6 +27,7 @@ from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import (
     ClosedWindow,
+    Compacted,
     Measure,
     Measured,
     Pulled,
@@ -151,6 +152,9 @@ class NodesTogether(RuleBasedStateMachine):
             host.disk.compact(closed)
         assert [event for event in out.events if event.level == "error"] == []
         host.is_finished |= out.is_finished
+        for closed in out.compact:
+            host.node.answer(Compacted(closed), self.now)
+            self.honour(host)
 
     def obey(self, host, order):
         """The model does one thing after the other; what comes of it is heard later."""

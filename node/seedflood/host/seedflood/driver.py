@@ -28,6 +28,7 @@ from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import (
     Answer,
     ClosedWindow,
+    Compacted,
     CutOff,
     Measure,
     Measured,
@@ -45,10 +46,11 @@ ANSWER_BUNDLES = 256
 
 class _Kept(NamedTuple):
     """What was persisted. adopted: sums, each with the other bundles of its epoch. cut: the bundles that were deleted,
-    by origin."""
+    by origin. compacted: sums of ours; added when the model has its orders."""
 
     adopted: list[tuple[ClosedEpoch, list[Bundle]]]
     cut: list[tuple[OriginId, list[Bundle]]]
+    compacted: list[ClosedEpoch]
 
 
 @dataclass(eq=False, repr=False)
@@ -134,7 +136,7 @@ class SeedfloodDriver(Driver):
         adopted = [(closed, [*self._journal.adopt(closed), *self._unwritten(closed)]) for closed in out.adopt]
         self._append(out)
         self._uncut += out.cut
-        return _Kept(adopted, list(self._cut()))
+        return _Kept(adopted, list(self._cut()), [])
 
     def _append(self, out: Outputs) -> None:
         is_window_over = any(isinstance(order, ClosedWindow) for order in out.orders)
@@ -168,7 +170,8 @@ class SeedfloodDriver(Driver):
         for closed, others in kept.adopted:
             self._compute(Adopt(closed, others))
         for closed in out.compact:  # before the orders: a rebuild reads the journal as it is then
-            self._compact(closed)
+            if self._compact(closed):
+                kept.compacted.append(closed)
         for order in out.orders:
             self._give(order)
 
@@ -184,6 +187,8 @@ class SeedfloodDriver(Driver):
             self._observer.applied(order)
 
     def _go_on(self, out: Outputs, kept: _Kept) -> None:
+        for closed in kept.compacted:
+            self.answered(Compacted(closed))
         for origin, surplus in kept.cut:
             self.answered(CutOff(origin, surplus))
         for peer, bundle in out.check:
@@ -234,15 +239,18 @@ class SeedfloodDriver(Driver):
         for origin, surplus in list(self._cut()):
             self.answered(CutOff(origin, surplus))
 
-    def _compact(self, closed: ClosedEpoch) -> None:
+    def _compact(self, closed: ClosedEpoch) -> bool:
+        """Puts our sum in place of bundles. Returns whether it did: a full disk has to have space first, and until then
+        the node goes by the bundles, as the journal does."""
         if self.is_disk_full:
-            return  # the bundles stay, which is as good
+            return False
         try:
             dropped = self._journal.compact(closed)
         except DiskFullError as error:
             self._stick(error)
-            return
+            return False
         self._observer.noted(Event("journal compacted", facts={"epoch": closed.epoch, "bundles": dropped}))
+        return True
 
     def _history(
         self, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None

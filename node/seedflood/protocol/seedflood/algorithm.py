@@ -20,6 +20,7 @@ from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Updates, Votes
 from seedflood.protocol.seedflood.outputs import (
     Answer,
+    Compacted,
     CutOff,
     Measure,
     Measured,
@@ -193,12 +194,13 @@ class SeedFlood(Algorithm):
             case ReplicaDigest():
                 self.exchange.digested(answer, now)
             case ClosedEpoch():
-                if (digests := self.holdings.closings.summed(answer)) is not None:
-                    self.exchange.voting.cast(answer, digests, now)
+                self.exchange.summed(answer, now)
             case Remade(is_changed):
                 self.exchange.watch.rebuilt(is_changed, now)
             case Pulled(peer):
                 self.exchange.pulled(peer)
+            case Compacted(closed):
+                self.exchange.compacted(closed, now)
             case CutOff(origin, surplus):
                 if self.ends.take_out(origin, surplus):
                     self.exchange.watch.outdate(now)
@@ -237,6 +239,8 @@ class SeedFlood(Algorithm):
     def hear_of_disk(self, *, is_full: bool) -> None:
         """The disk is full, or has room again."""
         self._blockers.is_disk_full = is_full
+        if not is_full:
+            self.exchange.compact_again()
 
     # What is due
 

@@ -145,8 +145,11 @@ class Ending:
         that from those who have ended, and are not waited for.
 
         After that it ends without them. But in strict windows it still needs all updates of those who joined, and in
-        any window everything must be applied that changed the journal before its patience ended.
+        any window everything must be applied that changed the journal before its patience ended. A full disk may keep
+        the journal from changing: it is waited for.
         """
+        if self._holdings.closings.unwritten:
+            return False
         if now >= self.patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self.steps)
             return is_enough and self._watch.is_settled(self.patient_until)

@@ -8,7 +8,8 @@ through whomever. So hosts vote alike: what a host that is gone has said is the 
 longer than OVERDUE_EPOCHS for one that is there and does not speak.
 
 When there is a certificate for its sum, the epoch is *compacted*: in the journal the sum takes the place of the
-bundles, and is kept with the certificate. It has 8 r^2 bytes per matrix, however many updates there were. From then on
+bundles, and is kept with the certificate. It counts as compacted once the journal has the sum. On a full disk that has
+to wait. It has 8 r^2 bytes per matrix, however many updates there were. From then on
 a node that lacks something of the epoch is given the sum. It may replace whatever part the node holds. A bundle that
 comes late for a compacted epoch stays a bundle beside the sum: it is applied, kept, and repaired like any other. In
 strict windows the order of steps matters, and the journal gives the sum first. So whoever compacted its own sum makes
@@ -52,6 +53,8 @@ class Closings:
         """Closed, and not compacted yet."""
         self._digests: dict[int, EpochDigest] = {}
         """Of these sums."""
+        self._unwritten: dict[int, tuple[ClosedEpoch, float]] = {}
+        """Sums that may replace bundles, and since when. The journal does not have them yet."""
         self._kept: dict[int, bytes] = {}
         """By compacted epoch: the steps that its sum covers, packed."""
         self._summing: dict[int, tuple[Held, ...]] = {}
@@ -113,7 +116,7 @@ class Closings:
         """The epochs that could be compacted when a node is at `step`, and are not."""
         if self._rules.epoch_bytes > EPOCH_BYTES_MAX:
             return []
-        return [epoch for epoch in sorted(self._held.keys() - self._kept.keys()) if self._may_close(epoch, step)]
+        return [epoch for epoch in self._open_epochs() if self._may_close(epoch, step)]
 
     def _may_close(self, epoch: int, step: int) -> bool:
         """Is an epoch over, and long enough, for who begins a round at `step`?"""
@@ -146,7 +149,9 @@ class Closings:
         orders: list[SumEpoch] = []
         if self._rules.epoch_bytes > EPOCH_BYTES_MAX or self._summing:
             return orders
-        for epoch in sorted(self._held.keys() - self._kept.keys() - self._sums.keys()):
+        for epoch in self._open_epochs():
+            if epoch in self._sums:
+                continue
             end, held = (epoch + 1) * self._rules.refresh_period, self._held[epoch]
             if not self._may_close(epoch, step):
                 break
@@ -176,7 +181,8 @@ class Closings:
         return self._digests[closed.epoch]
 
     def distrust(self) -> None:
-        """The coefficients are rebuilt from bundles and compacted sums, so all other sums have to be taken again."""
+        """The coefficients are rebuilt from bundles and compacted sums, so all other sums have to be taken again, but
+        for those that others have certified."""
         self._summing.clear()
         self._sums.clear()
         self._digests.clear()
@@ -191,9 +197,9 @@ class Closings:
         """Of our sum of an epoch that is not compacted yet."""
         return self._digests.get(epoch)
 
-    def agreed(self, may_replace: Callable[[int, EpochDigest], bool]) -> list[ClosedEpoch]:
-        """The sums that may replace their bundles now, each returned once, with its certificate. may_replace: may that
-        of this epoch, which has a certificate?"""
+    def agreed(self, may_replace: Callable[[int, EpochDigest], bool], now: float) -> list[ClosedEpoch]:
+        """The sums that may replace their bundles now, each returned once, with its certificate. They are `unwritten`
+        until the journal has them (`wrote`). may_replace: may that of this epoch, which has a certificate?"""
         certificates, digests = self._certificates, self._digests
         certified = [epoch for epoch in sorted(self._sums) if certificates.of(epoch) == digests[epoch]]
         settled = []
@@ -202,10 +208,26 @@ class Closings:
             if not votes or not may_replace(epoch, digests[epoch]):  # without votes nobody would take the sum from us
                 continue
             settled.append(replace(self._sums[epoch], certificate=votes))
-            self.restore(settled[-1])
-            self._ours.add(epoch)
+            self._void(epoch)
+            self._unwritten[epoch] = settled[-1], now
         certificates.forget(but=self._sums.keys() | self._summing.keys())
         return settled
+
+    @property
+    def unwritten(self) -> list[ClosedEpoch]:
+        """The sums that may replace their bundles, and that the journal does not have yet."""
+        return [closed for closed, _ in self._unwritten.values()]
+
+    def wrote(self, closed: ClosedEpoch, now: float) -> float:
+        """The journal has this sum of ours. Returns since when it might have had it."""
+        _, since = self._unwritten.get(closed.epoch, (closed, now))
+        self.restore(closed)
+        self._ours.add(closed.epoch)
+        return since
+
+    def _open_epochs(self) -> list[int]:
+        """The epochs of which bundles count, but for those whose sum only waits to be written."""
+        return sorted(self._held.keys() - self._kept.keys() - self._unwritten.keys())
 
     def _holding(self, epoch: int) -> Frontier:
         """What is held of an epoch, to add to it."""
@@ -216,6 +238,7 @@ class Closings:
         return held
 
     def _void(self, epoch: int) -> None:
+        self._unwritten.pop(epoch, None)
         self._summing.pop(epoch, None)
         self._sums.pop(epoch, None)
         self._digests.pop(epoch, None)

@@ -165,12 +165,28 @@ class Exchange:
 
     def compact_epochs(self, now: float) -> None:
         """Compacts the epochs that have a certificate now."""
-        agreed, contents = self.voting.review(now, len(self.ends.proofs)), self._holdings.contents
-        self._outbox.outputs.compact += agreed
-        for closed in agreed:
-            contents.forget(closed.epoch)
+        self._outbox.outputs.compact += self.voting.review(now, len(self.ends.proofs))
+        self._outdate_beside(now)
+
+    def summed(self, closed: ClosedEpoch, now: float) -> None:
+        """A sum was taken: votes for it."""
+        digests = self._holdings.closings.summed(closed)
+        if digests is not None:
+            self.voting.cast(closed, digests, now)
+
+    def compacted(self, closed: ClosedEpoch, now: float) -> None:
+        """The journal has our sum of this epoch. What came beside it while the disk was full is outdated since then."""
+        since = self._holdings.closings.wrote(closed, now)
+        self._holdings.contents.forget(closed.epoch)
+        self._outdate_beside(since)
+
+    def _outdate_beside(self, since: float) -> None:
         if self._rules.window == "strict" and self._holdings.closings.is_any_beside:
-            self.watch.outdate(now)
+            self.watch.outdate(since)
+
+    def compact_again(self) -> None:
+        """The disk has space: what could not be written is ordered once more."""
+        self._outbox.outputs.compact += self._holdings.closings.unwritten
 
     def settle_doubts(self, now: float) -> None:
         """Rebuilds our replica from the journal if it differs from most others.

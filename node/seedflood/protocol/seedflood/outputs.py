@@ -106,7 +106,15 @@ class CutOff:
     surplus: Sequence[Bundle]
 
 
-Answer = Measured | Stopped | ReplicaDigest | ClosedEpoch | Remade | Pulled | CutOff
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Answers one of `Outputs.compact`: the journal has done with these bundles what saves space. There is no answer if
+    the disk was full."""
+
+    closed: ClosedEpoch
+
+
+Answer = Measured | Stopped | ReplicaDigest | ClosedEpoch | Remade | Pulled | CutOff | Compacted
 """What came of what a node wanted done (`Node.answer`): the digest of a `TakeDigest`, the sum of a `SumEpoch`."""
 
 
@@ -122,7 +130,8 @@ class Outputs(swarm.Outputs):
     pull: list[tuple[OriginId, tuple[Held, ...]]] = field(default_factory=list)
     """Ask the peer for everything that this frontier lacks."""
     compact: list[ClosedEpoch] = field(default_factory=list)
-    """Everyone has closed these epochs with these sums, so they may replace the bundles in the journal."""
+    """Everyone has closed these epochs with these sums, so they may replace the bundles in the journal. Each is
+    answered by a `Compacted`; until then the bundles are what counts."""
     cut: list[tuple[OriginId, tuple[Span, ...]]] = field(default_factory=list)
     """Persist: what the journal has of this origin for one of these steps, and no sum covers, is deleted. Answered by
     a `CutOff`."""

@@ -152,7 +152,7 @@ class Voting:
             self._count()
         elif not self._disputed:
             return []
-        agreed = self._closings.agreed(lambda epoch, digests: self._may_replace(epoch, digests, now))
+        agreed = self._closings.agreed(lambda epoch, digests: self._may_replace(epoch, digests, now), now)
         self._disputed = {
             one: since for one, since in self._disputed.items() if self._closings.digests(one) is not None
         }
