@@ -270,10 +270,11 @@ class Host:
     def _empty(disk: MemoryJournal) -> None:
         disk.is_full = False
 
-    def _keep_roster(self, roster: Roster) -> None:
+    def _keep_roster(self, roster: Roster) -> bool:
         self.writing()
         if not self.journal.is_full:  # else an older one is known after a restart
             self.roster = roster
+        return self.roster == roster
 
     # The links
 

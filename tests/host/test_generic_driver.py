@@ -4,8 +4,9 @@ import pytest
 from lots import LotNode
 
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.host.driver import Driver
+from seedflood.host.driver import RETRY_SECONDS, Driver
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Opaque
+from seedflood.protocol.swarm.roster import Roster
 from seedflood.protocol.swarm.rules import SwarmRules
 
 RULES = SwarmRules(b"r" * 32, b"b" * 32, clients=2, steps=3)
@@ -110,3 +111,19 @@ def test_a_disk_that_fails_halts_the_driver_and_nothing_is_told(driver, seams):
     assert seams.sends() == []
     driver.tick()
     assert seams.sends() == []
+
+
+def test_a_roster_for_which_there_is_no_space_counts_and_is_kept_as_soon_as_there_is(driver):
+    kept, answers = [], [False, False, True]
+
+    def keep(roster):
+        kept.append(roster)
+        return answers[len(kept) - 1]
+
+    driver.keep_roster = keep
+    roster = Roster(1, ())
+    driver.do(lambda _: setattr(driver.node._outbox.outputs, "roster", roster))
+    assert driver.seconds_to_tick() <= RETRY_SECONDS
+    for _ in range(4):
+        driver.tick()
+    assert kept == [roster, roster, roster]

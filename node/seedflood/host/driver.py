@@ -39,12 +39,15 @@ class Driver:
     _observer: Observer
     _clock: Callable[[], float]
     is_halted: bool = False
-    keep_roster: Callable[[Roster], None] = lambda _: None
-    """Writes a roster to the disk; set by the shell. It may not raise: what cannot be kept counts, too."""
+    keep_roster: Callable[[Roster], bool] = lambda _: True
+    """Writes a roster to the disk, and returns whether it is there; set by the shell. It may not raise: what cannot be
+    kept counts, too, and is tried again."""
     turns: int = 0
     """Counts what happened to the node. While it stays the same, views of the node stay the same, too."""
     _stated: Member | None = None
     """The last statement of ours that is on the disk."""
+    _unkept: Roster | None = None
+    """The newest roster, as long as it is not on the disk."""
     _waiting: list[Any] = field(default_factory=list)
     """Orders that wait for space on the disk."""
 
@@ -114,6 +117,8 @@ class Driver:
     def tick(self) -> None:
         if self.is_disk_full and not self.is_halted:
             self._retry()
+        if self._unkept is not None and not self.is_halted:
+            self._keep_roster(self._unkept)
         self.do(self.node.tick)
 
     def halt(self) -> None:
@@ -125,7 +130,8 @@ class Driver:
         """How many seconds the shell may wait before it must call `tick`."""
         now = self._clock()
         seconds = max(0.0, self.node.next_tick(now) - now)
-        return min(seconds, RETRY_SECONDS) if self.is_disk_full else seconds
+        is_anything_unkept = self.is_disk_full or self._unkept is not None
+        return min(seconds, RETRY_SECONDS) if is_anything_unkept else seconds
 
     def do(self, action: Callable[[float], None], source: OriginId | None = None) -> None:
         """Calls the node, then carries out what it wants. action: called with the time. source: the neighbour that
@@ -148,7 +154,7 @@ class Driver:
             self._observer.superseded()
             return
         if out.roster is not None:
-            self.keep_roster(out.roster)
+            self._keep_roster(out.roster)
         try:
             kept = self._persist(out)
         except BaseException:
@@ -169,6 +175,9 @@ class Driver:
         if out.is_removed:
             self.halt()
             self._observer.removed()
+
+    def _keep_roster(self, roster: Roster) -> None:
+        self._unkept = None if self.keep_roster(roster) else roster
 
     def _persist(self, out: Any) -> Any:
         """Writes what is to be kept, before anything is sent. What it returns is passed to the steps that follow."""

@@ -28,6 +28,8 @@ class Enrolment:
         self.gate = Gate(verify, operator, run, None, time.time)
         self._operator = operator
         self._run = run
+        self._unkept: Roster | None = None
+        """The last one that could not be written."""
         self._state = state
 
     @classmethod
@@ -68,13 +70,20 @@ class Enrolment:
             )
         return found.roster
 
-    def keep(self, roster: Roster) -> None:
-        """Writes a roster to the state folder. If that fails, it counts all the same until this process ends."""
+    def keep(self, roster: Roster) -> bool:
+        """Writes a roster to the state folder, and returns whether it is there. If not, it counts all the same until
+        this process ends; the log says so once for each roster."""
         assert self._operator is not None, "an open run has no roster"
         try:
             write_roster(self._state / ROSTER_FILE, SignedRoster(self._operator, self._run, roster))
         except ConfigError as error:
-            _log.error("the roster is not kept; after a restart this host may know an older one", reason=str(error))
+            if roster != self._unkept:
+                _log.error(
+                    "the roster is not kept yet; after a restart this host may know an older one", reason=str(error)
+                )
+            self._unkept = roster
+            return False
+        return True
 
     def _check(self, identity: Identity, node: NodeSettings) -> None:
         """Raises ConfigError if this host is not on the roster, or has not the role there that it takes here."""
