@@ -14,6 +14,9 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
     """Broken promises of hosts that have healed and finished, each in a sentence that names the host and the update."""
     violations = find_mistakes(hosts)
     for host in hosts:
+        if host.is_relay:
+            host.read_journal()
+    for host in hosts:
         violations += _find_losses(host, hosts)
         is_told = not (host.chronicle.liars and (host.chronicle.is_tainted or host.is_relay))
         if is_told and host.ledger.digest() != host.chronicle.digest(host.node.applied):

@@ -101,6 +101,11 @@ class SeedfloodHost(Host):
         self.chronicle.has_anyone_left = True
         super().leave()
 
+    def read_journal(self) -> None:
+        """Makes the ledger of a relay from its journal, which is all that it has: nobody orders a relay to rebuild."""
+        updates = [update for bundle in self.journal.replay() for update in bundle.updates()]
+        self.ledger.rebuild(list(self.journal.closed_epochs()), updates)
+
     def corrupt(self) -> bool:
         """Flips a bit of some coefficient. False if there is none yet."""
         epochs = [] if self.is_relay else sorted(self.ledger.sums)

@@ -98,3 +98,18 @@ def test_liars_beside_a_relay_move_nobody(seed):
     result = simulate(Plan(6, "grid", seed, 12, "bounded", "liars", relays=3))
     assert not result.violations
     assert result.digests_equal
+
+
+@pytest.mark.parametrize(("seed", "topology", "window"), [(323044886, "path", "strict"), (937968347, "ring", "none")])
+def test_two_copies_of_a_relay_settle_which_of_them_is_newer_before_the_run_is_judged(seed, topology, window):
+    plans = {
+        "path": Plan(3, topology, seed, 12, window, "all", relays=1),
+        "ring": Plan(5, topology, seed, 12, window, "all", local_steps=2, relays=3),
+    }
+    assert simulate(plans[topology]).violations == []
+
+
+@pytest.mark.parametrize("topology", ["grid", "path"])
+def test_a_relay_is_judged_by_its_journal_after_a_host_was_cut_off(topology):
+    """Nobody orders a relay to make its coefficients again: it has none."""
+    assert simulate(Plan(5, topology, 323044886, 12, "bounded", "cuts", closed=True, relays=2)).violations == []
