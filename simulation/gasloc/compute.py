@@ -206,7 +206,8 @@ class Compute:
         try:
             self._disk.save(Checkpoint(order.serial, order.round, data, dict(replica.mixed), replica.own))
         except DiskFullError:
-            return  # the one before it stays
+            host.driver.answered(Checkpointed(order.serial, is_written=False))  # the one before it stays
+            return
         host.driver.answered(Checkpointed(order.serial))
 
     def _open_copy(self, order: OpenCopy) -> None:

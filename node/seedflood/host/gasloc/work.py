@@ -184,7 +184,8 @@ class Work:
         try:
             self._snapshots.save(order.serial, arrays, facts)
         except DiskFullError as error:  # the one before it stays, and so does all that was kept since
-            return Done(None, [Trouble("no checkpoint was written", str(error))])
+            unwritten = orders.Checkpointed(order.serial, is_written=False)
+            return Done(unwritten, [Trouble("no checkpoint was written", str(error))])
         return Done(orders.Checkpointed(order.serial))
 
     def _open_copy(self, order: orders.OpenCopy) -> Done:

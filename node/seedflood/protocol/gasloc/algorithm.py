@@ -85,6 +85,8 @@ class Gasloc(Algorithm):
         self._outbox = outbox
         self._local_steps, self._checkpoint_rounds = habits.local_steps or rules.local_steps, habits.checkpoint_rounds
         self.is_restored = self.is_computing = False
+        self._is_result_unwritten = False
+        """Was there no space for the checkpoint of our result?"""
         self._ahead = self._checkpoint_at = 0
         self._asked_at = (0.0, 0)
         self._closing_end: int | None = None
@@ -194,8 +196,8 @@ class Gasloc(Algorithm):
                 self._encoded(content, now)
             case orders.KeptPart(round_, partner, digest, is_right):
                 self.exchange.kept(round_, partner, digest, is_right=is_right)
-            case orders.Checkpointed(serial):
-                self._checkpointed(serial)
+            case orders.Checkpointed(serial, is_written):
+                self._checkpointed(serial, is_written=is_written)
             case orders.Opened(peer, copy, round_):
                 self.serve.opened(peer, copy, round_, now)
             case orders.Adopted(is_right):
@@ -228,12 +230,17 @@ class Gasloc(Algorithm):
         if self._ahead:
             self._take_steps(self.round + 1, self._ahead, now)
 
-    def _checkpointed(self, serial: int) -> None:
+    def _checkpointed(self, serial: int, *, is_written: bool) -> None:
         """Once our result is on the disk we state that we have ended. So hosts that go on
-        with another run leave nobody behind."""
+        with another run leave nobody behind. A later checkpoint stands for one that a full disk did not take, but no
+        later one comes for the result."""
+        is_result = self.life.is_over and serial >= self.agreement.last_serial
+        if not is_written:
+            self._is_result_unwritten |= is_result
+            return
         for partner, round_ in self.ledger.checkpointed(serial):
             self._outbox.order(orders.Drop(round_, partner))
-        if self.life.is_over and serial >= self.agreement.last_serial and not self._presence.ours.has_left:
+        if is_result and not self._presence.ours.has_left:
             self._presence.declare(last_step=self._rules.steps - 1)
 
     def _adopted(self, *, is_right: bool) -> None:
@@ -266,6 +273,9 @@ class Gasloc(Algorithm):
         """Repeats messages that may have been lost, and tells all neighbours how far we are."""
         self.talk.tell_progress()
         self.exchange.remind()
+        if self._is_result_unwritten:
+            self._is_result_unwritten = False
+            self._outbox.order(orders.KeepCheckpoint(self.agreement.last_serial, self._rules.rounds))
         if self.state() != self._presence.ours.algorithm and self.life.phase is not Phase.LEFT:
             self._presence.declare()
 

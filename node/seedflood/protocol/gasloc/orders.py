@@ -82,7 +82,7 @@ class Drop:
 @dataclass(frozen=True, slots=True)
 class KeepCheckpoint:
     """Write the present parameters and the state of the optimiser to the disk, with both numbers. serial counts these
-    orders, across restarts. Answered by `Checkpointed` once it is durable."""
+    orders, across restarts. Answered by `Checkpointed`."""
 
     serial: int
     round: int
@@ -151,9 +151,10 @@ class KeptPart(NamedTuple):
 
 
 class Checkpointed(NamedTuple):
-    """The checkpoint is durable."""
+    """The checkpoint is durable, or the disk had no space for it."""
 
     serial: int
+    is_written: bool = True
 
 
 class Opened(NamedTuple):
