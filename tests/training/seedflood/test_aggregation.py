@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from reference import assert_weights_close, distinct_parameters, permuted, root, rows_basis, tiny_model, tiny_replica
 
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, Update
+from seedflood.protocol.seedflood.payload import encode_loss
 from seedflood.training.seedflood.control import HALVINGS_MAX
 from seedflood.training.seedflood.telling import quantise
 from simulation.seedflood.telling import decode_coefficients
@@ -308,3 +309,64 @@ def test_in_a_turn_in_which_one_took_the_place_of_another_updates_count_in_whate
     replayed.apply(updates[:-1])
     replayed.apply(updates[-1:])
     assert live.digest() == replayed.digest()
+
+
+def turned(origin, step, turn=6):
+    """Whose turn is a step? The first origin has chosen a key with which it always measures alone, and first."""
+    return step % turn == 0 if origin == 0 else step % turn == 1 + (origin + step // turn) % (turn - 1)
+
+
+@pytest.mark.parametrize("lie", [lambda step: min(31.0, 0.3 + step / 4), lambda step: 31.0 * (step % 12 > 0)])
+def test_of_six_hosts_one_whose_turns_begin_each_epoch_halves_no_rate_and_takes_nothing_back(lie):
+    replica = a_replica(steps=120, clients=6, participants=1, refresh_period=30)
+    honest = a_replica(steps=120, clients=6, participants=1, refresh_period=30)
+    for one, tells in ((replica, lie), (honest, lambda step: 1.0 / (1 + step))):
+        updates = payload_updates(one, steps=120, clients=6)
+        for origin, step, payload in updates:
+            if turned(origin, step):
+                loss = tells(step) if origin == 0 else 1.0 / (1 + step)
+                one.apply([Update(origin, step, payload[:-LOSS_BYTES] + encode_loss(round(loss * 2**11)))])
+        assert one.halvings == 0
+    assert replica.digest() != b""
+    replica.open_latest()
+    honest.open_latest()
+    assert_weights_close(replica.weights(), honest.weights())
+
+
+@pytest.mark.parametrize("lie", ["rising", "falling", "alternating", "largest"])
+def test_of_two_hosts_one_that_makes_up_its_losses_halves_no_rate(lie):
+    made_up = {
+        "rising": lambda step: min(31.0, 0.5 + step / 3),
+        "falling": lambda step: 31.0 / (1 + step),
+        "alternating": lambda step: 31.0 * (step % 2),
+        "largest": lambda step: 31.0,
+    }[lie]
+    replica, honest = a_replica(steps=60), a_replica(steps=60)
+    for one, tells in ((replica, made_up), (honest, lambda step: 1.0 / (1 + step))):
+        for origin, step, payload in payload_updates(one, steps=60):
+            loss = tells(step) if origin == 0 else 1.0 / (1 + step)
+            one.apply([Update(origin, step, payload[:-LOSS_BYTES] + encode_loss(round(loss * 2**11)))])
+        one.open_latest()
+        assert one.halvings == 0
+    assert_weights_close(replica.weights(), honest.weights())
+
+
+def test_with_turns_a_first_step_that_most_find_too_long_is_taken_back_after_the_turn():
+    """In any order."""
+
+    def told_by(replica):
+        return [
+            Update(origin, step, payload[:-LOSS_BYTES] + encode_loss(round(0.5 * 2**11)))
+            for origin, step, payload in payload_updates(replica, steps=12, clients=6)
+            if turned(origin, step)
+        ]
+
+    settings = {"steps": 60, "clients": 6, "participants": 1, "refresh_period": 30, "learning_rate": 10.0}
+    replica, shuffled = a_replica(**settings), a_replica(**settings)
+    updates = told_by(replica)
+    for update in updates:
+        replica.apply([update])
+    assert replica.halvings > 0
+    shuffled.apply(permuted(updates, 5))
+    assert shuffled.digest() == replica.digest()
+    assert shuffled.halvings == replica.halvings

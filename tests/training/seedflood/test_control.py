@@ -12,6 +12,7 @@ from seedflood.protocol.seedflood.messages import LOSS_MAX
 from seedflood.training.seedflood.control import (
     HALVINGS_MAX,
     PATIENCE,
+    PROMISE_MAX,
     REWARD_PROMISE_MAX,
     SIGNIFICANT,
     SIGNIFICANT_ALONE,
@@ -19,14 +20,13 @@ from seedflood.training.seedflood.control import (
     Lost,
     Past,
     block_length,
+    halvings_for,
     past_size,
+    voters_of,
 )
 
 LENGTH = 4
 BEGIN = numpy.zeros(3, numpy.int64)
-
-
-is_too_fast = Control(BEGIN).is_too_fast
 
 
 def told(loss):
@@ -37,7 +37,7 @@ def told(loss):
 def heard(losses_by_step, is_ending=False, alone=SIGNIFICANT):
     """Control after these steps, each with the losses of all origins, and the steps after which it went back, with the
     increments to go back to. The increments of step k are k."""
-    control, acts = Control(BEGIN), []
+    control, acts = Control(BEGIN, voters=voters_of(len(losses_by_step[0]))), []
     for step, losses in enumerate(losses_by_step):
         control = control.hear(dict(enumerate(map(told, losses))), BEGIN + step)
         control, back = control.judge(LENGTH, alone if is_ending and step == len(losses_by_step) - 1 else None)
@@ -81,11 +81,79 @@ def test_blocks_grow_with_the_steps_before_them():
     assert max(lengths) == 16
 
 
-@pytest.mark.parametrize(("noise", "is_back"), [((0.2, 0.02), True), ((0.2, 0.2), False)])
-def test_of_two_origins_neither_can_keep_the_other_from_seeing_a_rise(noise, is_back):
-    """One of them has batches that differ much."""
-    course = blocks(0.9, 0.5, *[0.6] * PATIENCE, origins=2, noise=numpy.array(noise))
+@pytest.mark.parametrize(("ends", "is_back"), [((0.6, 0.6), True), ((31.0, 0.5), False), ((0.6, 0.4), False)])
+def test_two_origins_go_back_only_if_both_lose_more(ends, is_back):
+    course = blocks(0.9, 0.5, *[numpy.array(ends)] * PATIENCE, origins=2)
     assert bool(heard(course)[1]) == is_back
+
+
+LIES = {
+    "rising": lambda step: min(31.0, 0.5 + step / 10),
+    "falling": lambda step: 31 / (1 + step),
+    "alternating": lambda step: 31.0 * (step % 2),
+    "largest after the first step": lambda step: 31.0 * (step > 0),
+    "smallest": lambda step: 0.0,
+    "in steps": lambda step: float(step // LENGTH),
+}
+"""Made-up losses by step."""
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+@pytest.mark.parametrize("honest", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_one_liar_halves_no_rate_beside_any_number_of_hosts_that_learn(lie, honest, is_ending):
+    course = blocks(*numpy.geomspace(2, 0.1, 12), origins=honest, noise=0.02)
+    lied = [[*losses, lie(step)] for step, losses in enumerate(course)]
+    control, acts = heard(lied, is_ending)
+    assert acts == []
+    assert control.halvings == 0
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_of_two_hosts_one_that_lies_takes_no_epoch_back_and_stops_no_run(lie):
+    course = [whole(mean, 1) for mean in (0.9, 0.7, 0.5, 0.4, 0.3)]
+    lied = [
+        [[*losses, min(31.0, lie(100 * epoch + step))] for step, losses in enumerate(one)]
+        for epoch, one in enumerate(course)
+    ]
+    left = epochs(*lied, stop_epochs=1)
+    assert [(one.is_back, one.is_last, one.halvings) for one in left] == [(False, False, 0)] * 5
+
+
+def test_a_block_that_too_few_were_in_decides_nothing():
+    """All tell of the first blocks, and then one or two of six."""
+    for left in (1, 2, 3):
+        course = [
+            losses if step < 9 else losses[:left] for step, losses in enumerate(blocks(0.9, 0.2, *[9.0] * 9, origins=6))
+        ]
+        assert heard(course)[1] == []
+
+
+def test_after_an_epoch_that_others_told_of_the_best_is_looked_for_anew():
+    def after(past, epoch, origins):
+        control = Control(BEGIN, voters=3)
+        for _ in range(20):
+            control = control.hear(dict.fromkeys(origins, told(0.5)), BEGIN)
+        return past.after(epoch, control, 1)
+
+    past = after(Past(), 0, (1, 2, 3))
+    assert after(past, 1, (3, 4, 5)) == replace(past, best=1, losses=after(past, 1, (3, 4, 5)).losses)
+
+
+@pytest.mark.parametrize("voters", [1, 3])
+def test_who_measures_first_in_every_epoch_decides_nothing_alone(voters):
+    """With turns a block is made of whole ones: six hosts, of which one measures alone in the first step of each."""
+    turn, control, blocks_over = 3, Control(BEGIN, voters=voters), 0
+    for step in range(90):
+        teller = {0: [0], 1: [1, 2], 2: [3, 4, 5]}[step % turn]
+        losses = {origin: told(31.0 if origin == 0 and step else 1 / (1 + step)) for origin in teller}
+        control, back = control.hear(losses, BEGIN).judge(LENGTH, None, LENGTH, is_turn_over=(step + 1) % turn == 0)
+        assert back is None
+        if control.steps == 0:
+            blocks_over += 1
+            assert (step + 1) % turn == 0
+            assert len(control.best) == 6
+    assert blocks_over > 5
 
 
 def test_fewer_blocks_that_are_worse_change_nothing():
@@ -159,10 +227,9 @@ def test_an_origin_is_compared_with_itself_alone():
 
 def test_an_origin_that_told_of_one_step_of_a_block_has_no_vote_on_it():
     """In windows that do not wait for all, a host may hear of most others once in a while."""
-    seldom = [
-        losses if step % LENGTH == 0 else losses[:1] for step, losses in enumerate(blocks(0.2, *[0.6] * PATIENCE))
-    ]
-    assert heard(seldom)[0].halvings == heard([losses[:1] for losses in seldom])[0].halvings == 1
+    course = blocks(0.2, *[0.6] * PATIENCE, origins=7)
+    seldom = [losses if step % LENGTH == 0 else losses[:4] for step, losses in enumerate(course)]
+    assert heard(seldom)[0].halvings == heard([losses[:4] for losses in seldom])[0].halvings == 1
 
 
 def test_the_rate_is_halved_so_often_and_no_more():
@@ -176,25 +243,46 @@ def test_blocks_are_a_sixteenth_of_an_epoch_or_of_a_shorter_run_and_four_steps_a
     assert [block_length(1000, steps) for steps in (1, 200, 1001)] == [4, 12, 62]
 
 
+def halved_before(promises, losses, promise_max=PROMISE_MAX, times=1000.0, **changes):
+    """How often the rate is halved before a first step of these promises."""
+    wanted = [halvings_for(promise, loss, promise_max) for promise, loss in zip(promises, losses, strict=True)]
+    control = replace(Control(BEGIN, voters=min(3, len(wanted))), **changes)
+    return control.promise(dict(enumerate(wanted))).halvings_before(times)
+
+
 def test_a_first_step_that_promises_most_of_them_more_than_they_lose_is_too_fast():
     losses = [told(0.8)] * 3
-    assert is_too_fast([0.9, -0.9, 0.1], losses)
-    assert not is_too_fast([0.9, 0.1, 0.1], losses)
-    assert not is_too_fast([0.3] * 3, losses)
-    assert not is_too_fast([], [])
+    assert halved_before([0.9, -0.9, 0.1], losses) == 1
+    assert halved_before([0.9, 0.1, 0.1], losses) == 0
+    assert halved_before([0.3] * 3, losses) == 0
+    assert halved_before([4.0, 2.0, 0.1], losses) == 2
+    assert halved_before([], [], voters=1) == 0
+
+
+def test_before_a_first_step_two_hosts_have_to_agree():
+    assert halved_before([9.0, 0.3], [told(0.8)] * 2) == 0
+    assert halved_before([9.0, 0.9], [told(0.8)] * 2) == 1
+
+
+def test_no_first_step_is_judged_by_fewer_than_three_of_many():
+    assert halved_before([9.0] * 2, [told(0.8)] * 2, voters=3) == 0
+
+
+def test_a_rate_is_never_halved_below_its_default_before_a_first_step():
+    assert [halved_before([99.0] * 3, [told(0.8)] * 3, times=times) for times in (0.5, 1, 3, 10)] == [0, 0, 2, 4]
 
 
 def test_of_a_reward_a_first_step_may_promise_less():
-    assert is_too_fast([0.3] * 3, [told(0.8)] * 3, REWARD_PROMISE_MAX)
-    assert not is_too_fast([0.1] * 3, [told(0.8)] * 3, REWARD_PROMISE_MAX)
+    assert halved_before([0.3] * 3, [told(0.8)] * 3, REWARD_PROMISE_MAX) > 0
+    assert halved_before([0.1] * 3, [told(0.8)] * 3, REWARD_PROMISE_MAX) == 0
 
 
 def test_a_rate_that_was_halved_so_often_is_never_too_fast():
-    assert not Control(BEGIN, HALVINGS_MAX).is_too_fast([9.0], [told(0.8)])
+    assert halved_before([9.0], [told(0.8)], times=1e9, halvings=HALVINGS_MAX) == 0
 
 
 def test_who_loses_next_to_nothing_finds_no_step_too_long():
-    assert not is_too_fast([0.9] * 3, [0, told(0.001), told(0.01)])
+    assert halved_before([0.9] * 3, [0, told(0.001), told(0.01)]) == 0
 
 
 @given(
@@ -203,14 +291,14 @@ def test_who_loses_next_to_nothing_finds_no_step_too_long():
 )
 def test_a_third_that_lies_makes_no_step_too_long_or_short_enough(promise, lies):
     honest = [(promise, told(1.0))] * (2 * len(lies) + 1)
-    assert is_too_fast(*zip(*honest, *lies, strict=True)) == (promise == 0.9)
+    assert halved_before(*zip(*honest, *lies, strict=True)) == (promise == 0.9)
 
 
 def epochs(*courses, stop_epochs=None):
     """What is left after each of these epochs, each with the losses of all origins by step."""
     past, left = Past(), []
     for epoch, losses_by_step in enumerate(courses):
-        control = Control(BEGIN, past.halvings)
+        control = Control(BEGIN, past.halvings, voters=voters_of(len(courses[0][0])))
         for losses in losses_by_step:
             control = control.hear(dict(enumerate(map(told, losses))), BEGIN)
         past = past.after(epoch, control, stop_epochs)

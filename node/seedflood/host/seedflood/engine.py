@@ -34,7 +34,7 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.training.seedflood.control import Control, block_length
+from seedflood.training.seedflood.control import Control, block_length, voters_of
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.rewarded import TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -94,7 +94,7 @@ class SeedfloodEngine(FloodEngine):
         self._words: Mapping[str, str] = {}
         self._halvings: int | None = None
         """How often the learning rate has been halved; None before the first window of this process."""
-        self._control = Control(numpy.zeros(0, numpy.int64))
+        self._control = Control(numpy.zeros(0, numpy.int64), voters=voters_of(settings.run.clients))
         """What this host makes of the losses of all, in windows in which hosts cannot act on them together."""
         self._block = block_length(settings.run.seedflood.refresh_period, settings.run.steps)
 

@@ -36,6 +36,8 @@ from seedflood.training.seedflood.control import (
     Control,
     Past,
     block_length,
+    halvings_for,
+    voters_of,
 )
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Adam, Integers, State, begin
 from seedflood.training.seedflood.schedule import Factor, factor_of
@@ -151,6 +153,7 @@ class Stepwise:
         self._refresh_period = run.seedflood.refresh_period
         self._stop_epochs = run.seedflood.stop_epochs
         self._steps_of_run = run.steps
+        self._voters = voters_of(run.clients)
         self._promise_max = REWARD_PROMISE_MAX if run.objective.task == "reward" else PROMISE_MAX
         turn_rounds = run.seedflood.turn_rounds(run.clients)
         self._turn = turn_rounds * run.seedflood.local_steps if turn_rounds > 1 else 1
@@ -213,7 +216,7 @@ class Stepwise:
         """held_E: a sum that has taken the place of the steps, or zeros."""
         held_F, is_sum = held_E[: self._size].numpy(), bool(held_E.any())
         before = Past.read(held_E[self._size :].tolist()) if is_sum else past
-        point = _Point(begin(held_F), Control(held_F, before.halvings), before, is_sum)
+        point = _Point(begin(held_F), Control(held_F, before.halvings, voters=self._voters), before, is_sum)
         return _Steps(None if is_sum else past, point, epoch * self._refresh_period, point)
 
     def _put_aside(self, epoch: int) -> None:
@@ -240,16 +243,26 @@ class Stepwise:
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
         moved = self._move(state, epoch, updates, max(1, self._factor(step) >> control.halvings))
-        if step == 0 and self._defaults > 2.0**control.halvings:
-            step_F = moved.increment_F - state.increment_F
-            promises = [self._reader.promise(update, step_F) * self.unit for update in updates]
-            if control.is_too_fast(promises, [update.loss for update in updates], self._promise_max):
-                slower = point._replace(control=replace(point.control, halvings=control.halvings + 1))
-                return self._take(slower, epoch, step, told)
-        control, back_F = control.judge(self._block, self._alone(step), self._least)
+        if step < self._turn:
+            control = control.promise(self._promised(updates, moved.increment_F - state.increment_F))
+        is_turn_over = (step + 1) % self._turn == 0
+        if is_turn_over and (halvings := control.halvings_before(self._defaults)):
+            slower = _Point(begin(control.best_F), control.back(halvings), past, is_over)
+            # A turn of one step is taken again; the steps of a longer one were measured at other weights, and are lost.
+            return slower if step else self._go(slower, epoch, {step: told})
+        control, back_F = control.judge(self._block, self._alone(step), self._least, is_turn_over=is_turn_over)
         if not is_over and self._alone(step) is not None:
             past, is_over = past.after(epoch, control, self._stop_epochs), True
         return _Point(moved if back_F is None else begin(back_F), control, past, is_over)
+
+    def _promised(self, updates: Sequence[Update], step_F: Integers) -> dict[OriginId, int]:
+        """How often the rate has to be halved before this step, for each origin."""
+        return {
+            update.origin: halvings_for(
+                self._reader.promise(update, step_F) * self.unit, update.loss, self._promise_max
+            )
+            for update in updates
+        }
 
     def _alone(self, step: int) -> int | None:
         """How clearly the last block of an epoch or of the run must be worse; None if another one follows."""

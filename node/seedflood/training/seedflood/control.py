@@ -12,17 +12,26 @@ than chance (`SIGNIFICANT` standard errors, by how an origin's own batches diffe
 soon after it: early blocks may have been spoilt already), moments and blocks begin anew, and the rate is halved for
 good. The last block of a run needs no others: a run that is worse at its end than before ends with the best of that
 epoch. Nor does the last block of an epoch, if it is worse by `SIGNIFICANT_ALONE` standard errors. Origins are compared
-with themselves alone: their rows may differ. Who tells made-up losses moves the median by one place. Of an even number
-of origins it is the mean of the two in the middle. That each of these had to rise was tried: two origins lost a
-quarter more from step 50 on, and it was seen at step 182 (27 November, evening).
+with themselves alone: their rows may differ.
+
+Anyone can tell made-up losses, so no origin decides alone:
+
+- Each has one vote, and a vote is bounded (`RISE_MAX`).
+- At least three origins have to be in both blocks (or all clients, if a run has fewer), and more than half of those who
+  are in either.
+- Of two origins both have to lose more. Doubled losses, which differ by half between batches, are then seen after 210
+  steps instead of 45, and one of the two can prevent control.
+- With `participants` a block is made of whole turns, in each of which everyone measures once. Whose turn it is follows
+  from its key, and a key can be chosen.
 
 A rate that is too high spoils a model within one step, and what is spoilt may lose less than the base model did (labels
 by chance lose 0.69, base models often more), so nothing rises. But the gradients of the first step say it beforehand:
 to first order a step takes `-gradient . step` from the loss of an origin. No loss is below zero. So a step that
 promises to change what most origins lose by more than `PROMISE_MAX` of it is too long, and the rate is halved until it
-is not, or until it is no more than the default. Default rates promise 0.1 to 0.6 of small models, and of a real one up
-to 0.9, which then learns less at half of it (benchmarks/RESULTS.md). Later steps are not asked: near the end of a run
-a batch of a few rows promises more than it loses at any rate.
+is not, or until it is no more than the default. With `participants` each origin is asked of the first step that it
+measures: after the first turn, which is then taken back. Default rates promise 0.1 to 0.6 of small models, and of a
+real one up to 0.9, which then learns less at half of it (benchmarks/RESULTS.md). Later steps are not asked: near the
+end of a run a batch of a few rows promises more than it loses at any rate.
 
 What drifts over many epochs is seen at their ends (`Past`). An epoch in which most origins lost clearly more than in
 the best epoch so far, each in the mean over its steps, is taken back, with all epochs since that one: they do not count
@@ -45,11 +54,11 @@ Shapes: F coefficients, L numbers that an epoch leaves to the next one (subspace
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain
-from statistics import median
+from statistics import median, median_low
 from typing import NamedTuple
 
 from seedflood.protocol.origin import OriginId
@@ -82,7 +91,13 @@ reward. There later blocks of few texts differ too much by chance for a fall to 
 the usual rate was halved three times and reward rose, but with 2/3 it was halved once and reward fell from 0.342 to
 0.156 in 20 steps. Default rates promise 0.12 to 0.14 (benchmarks/RESULTS.md, 25 November)."""
 
+RISE_MAX = 2.0 * SIGNIFICANT_ALONE
+"""The vote of one origin, in standard errors, at most."""
+
 HALVINGS_MAX = 12
+
+VOTERS_MIN = 3
+"""So many origins decide at least, or all clients of a run that has fewer."""
 
 
 class Lost(NamedTuple):
@@ -105,12 +120,15 @@ class Lost(NamedTuple):
         return (Fraction(self.square) - self.steps * self.mean**2) / max(1, self.steps - 1)
 
     def rise_from(self, before: "Lost") -> float:
-        """How many standard errors more is lost than before; a rise that does not matter is none."""
+        """How many standard errors more is lost than before, within bounds; a rise that does not
+        matter is none."""
         rise = self.mean - before.mean
         if 0 <= rise <= RISE_MIN:
             return 0.0
         variance = max(self.spread, before.spread) * (Fraction(1, self.steps) + Fraction(1, before.steps))
-        return float(rise) / math.sqrt(variance) if variance else math.copysign(math.inf, rise)
+        if not variance:
+            return math.copysign(RISE_MAX, rise)
+        return max(-RISE_MAX, min(RISE_MAX, float(rise) / math.sqrt(variance)))
 
 
 Block = Mapping[OriginId, Lost]
@@ -120,7 +138,8 @@ Block = Mapping[OriginId, Lost]
 class Control:
     """After some steps of an epoch. best_F: the increments to go back to. halvings: of the rate, since the run began.
     begin_F: the increments with which the block began that goes on. taken: how many steps were before this block.
-    worse: how many blocks in a row were worse than the best. whole: all steps.
+    worse: how many blocks in a row were worse than the best. whole: all steps. voters: how many origins decide at
+    least. promised: how often each origin wants the rate halved before its first step.
 
     Do not write to its arrays.
     """
@@ -134,6 +153,8 @@ class Control:
     taken: int = 0
     worse: int = 0
     whole: Block = field(default_factory=dict)
+    voters: int = 1
+    promised: Mapping[OriginId, int] = field(default_factory=dict)
 
     def hear(self, losses: Mapping[OriginId, int], increment_F: Integers) -> "Control":
         """The next step: what each origin lost, measured with these increments."""
@@ -144,33 +165,49 @@ class Control:
         begin_F = self.begin_F if self.steps else increment_F
         return replace(self, block=block, whole=whole, steps=self.steps + 1, begin_F=begin_F)
 
-    def is_too_fast(self, promises: Iterable[float], losses: Iterable[int], promise_max: float = PROMISE_MAX) -> bool:
-        """Is the first step too long, and may the rate be halved again? By origin, in one order: what the step
-        promises, and the loss in units of 2^-11. promise_max: of the loss. Who loses next to nothing is content."""
-        votes = [
-            loss > RISE_MIN and abs(promise) > promise_max * loss * 2.0**-LOSS_UNIT_BITS
-            for promise, loss in zip(promises, losses, strict=True)
-        ]
-        return 2 * sum(votes) > len(votes) and self.halvings < HALVINGS_MAX
+    def promise(self, halvings: Mapping[OriginId, int]) -> "Control":
+        """A step of the first turn: how often the rate has to be halved for each origin (`halvings_for`). Only the
+        first step of each counts."""
+        return replace(self, promised={**halvings, **self.promised})
 
-    def judge(self, length: int, alone: int | None = None, least: int = BLOCK_MIN) -> tuple["Control", Integers | None]:
+    def halvings_before(self, times: float) -> int:
+        """At the end of the first turn: how often the rate is halved before it, by what most origins want. times: the
+        default rate; it is never halved below that."""
+        if len(self.promised) < self.voters:
+            return 0
+        wanted = min(median_low(self.promised.values()), HALVINGS_MAX - self.halvings)
+        halvings = 0
+        while halvings < wanted and times > 2.0 ** (self.halvings + halvings):
+            halvings += 1
+        return halvings
+
+    def back(self, halvings: int) -> "Control":
+        """Everything begins anew from the best increments, with a rate that was halved so many times more."""
+        return Control(self.best_F, self.halvings + halvings, voters=self.voters)
+
+    def judge(
+        self, length: int, alone: int | None = None, least: int = BLOCK_MIN, *, is_turn_over: bool = True
+    ) -> tuple["Control", Integers | None]:
         """After a step: (what follows, the increments to go back to, if it does). length: of a block at most. alone: if
-        this block ends here, and no others follow, so many standard errors are enough."""
+        this block ends here, and no others follow, so many standard errors are enough. is_turn_over: else only such an
+        end is one of a block."""
         is_last = alone is not None
-        if self.steps < min(length, max(least, self.taken // BLOCK_PART)) and self.taken and not is_last:
+        is_long = not self.taken or self.steps >= min(length, max(least, self.taken // BLOCK_PART))
+        if not is_last and not (is_long and is_turn_over):
             return self, None
         after = replace(self, block={}, steps=0, begin_F=None, taken=self.taken + self.steps)
-        if not self.best or _rise(self.best, self.block) < 0:
+        rise = _rise(self.best, self.block, self.voters)
+        if not self.best or (rise is not None and rise < 0):
             assert self.begin_F is not None
             best_F = self.best_F if self.taken < length else self.begin_F
             return replace(after, best=self.block, best_F=best_F, worse=0), None
         is_patience_over = self.worse + 1 >= PATIENCE
         errors = SIGNIFICANT if is_patience_over else alone or SIGNIFICANT
-        if not _lose_more(self.block, self.best, errors):
+        if not _lose_more(self.block, self.best, errors, self.voters):
             return replace(after, worse=0), None
         if not (is_patience_over or is_last) or self.halvings >= HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
-        return Control(self.best_F, self.halvings + 1), self.best_F
+        return self.back(1), self.best_F
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +225,13 @@ class Past:
         """At the end of the next epoch. control: after its last step. stop_epochs: see `stop_after`."""
         known = replace(self, halvings=control.halvings, is_back=False)
         here = replace(known, best=epoch, losses=control.whole)
-        if self.best < 0 or _rise(self.losses, control.whole) < 0:
+        rise = _rise(self.losses, control.whole, control.voters)
+        if self.best < 0 or rise is None or rise < 0:
+            # Too few origins are in both epochs: they tell nothing of each other.
             return here if control.whole else known
         if stop_epochs is not None and epoch - self.best >= stop_epochs:
             return replace(known, is_back=True, is_last=True)
-        if not _lose_more(control.whole, self.losses, SIGNIFICANT_ALONE):
+        if not _lose_more(control.whole, self.losses, SIGNIFICANT_ALONE, control.voters):
             return known
         if self.is_back or known.halvings >= HALVINGS_MAX:
             return here
@@ -226,12 +265,34 @@ def block_length(refresh_period: int, steps: int) -> int:
     return max(BLOCK_MIN, min(refresh_period, steps) // BLOCKS)
 
 
-def _rise(before: Block, after: Block) -> float:
-    """In standard errors of an origin: the median over those that are in both blocks, 0 if none is."""
+def voters_of(clients: int) -> int:
+    """How many origins decide at least."""
+    return min(clients, VOTERS_MIN)
+
+
+def halvings_for(promise: float, loss: int, promise_max: float = PROMISE_MAX) -> int:
+    """How often the rate has to be halved for a step not to be too long for an origin. promise: what the step promises.
+    loss: in units of 2^-11. promise_max: of the loss. Who loses next to nothing is content."""
+    if loss <= RISE_MIN:
+        return 0
+    most, halvings = promise_max * loss * 2.0**-LOSS_UNIT_BITS, 0
+    while abs(promise) * 2.0**-halvings > most and halvings < HALVINGS_MAX:
+        halvings += 1
+    return halvings
+
+
+def _rise(before: Block, after: Block, voters: int) -> float | None:
+    """In standard errors of an origin: the median of those that are in both blocks, of two the lower one; None if they
+    are too few."""
     both = before.keys() & after.keys()
-    return median(after[origin].rise_from(before[origin]) for origin in both) if both else 0.0
+    either = before.keys() | after.keys()
+    if len(both) < voters or 2 * len(both) <= len(either):
+        return None
+    rises = [after[origin].rise_from(before[origin]) for origin in both]
+    return median(rises) if len(rises) > 2 else min(rises)
 
 
-def _lose_more(now: Block, best: Block, errors: int) -> bool:
+def _lose_more(now: Block, best: Block, errors: int, voters: int) -> bool:
     """Is more lost, by so many standard errors? Who told of one step alone is not asked: it may be chance."""
-    return _rise(best, {origin: lost for origin, lost in now.items() if lost.steps > 1}) > errors
+    rise = _rise(best, {origin: lost for origin, lost in now.items() if lost.steps > 1}, voters)
+    return rise is not None and rise > errors
