@@ -8,7 +8,7 @@ import socket
 import pytest
 from forks import run_command
 
-from seedflood.cli.watching import describe_reach
+from seedflood.cli.watching import describe_reach, describe_unaudited
 from seedflood.errors import ExitCode, NotRunningError
 from seedflood.operations import client
 from seedflood.operations.client import node_at
@@ -75,6 +75,12 @@ async def test_peers_lists_members_and_links(pair):
     assert f"127.0.0.1:{a.port}" in table
     assert f"a sees this host as 127.0.0.1:{b.port}, and it can be dialled there." in table
     assert "can be dialled" in (await command("peers", "--node", a.address)).splitlines()[2]
+
+
+def test_who_cannot_be_audited_is_told():
+    assert [*describe_unaudited({"words": {}})] == []
+    (sentence,) = describe_unaudited({"words": {"cannot_be_audited": "ada, bob"}})
+    assert sentence.startswith("This host cannot audit ada, bob:")
 
 
 def test_who_would_be_cut_off_without_whom_is_told_of_each_cut():

@@ -107,6 +107,9 @@ def status_table(said: dict[str, Any]) -> Table:
     return table
 
 
+PEERS_KEYS = ("members", "roster", "links", "edges", "diameter", "cut_vertices", "words")
+
+
 def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_json: JsonOption = False) -> None:
     """Who takes part, who is linked with this node, and who is behind?
 
@@ -116,12 +119,21 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
     """
     said = _find(peers, node).ask("/api/status")
     if as_json:
-        say(json.dumps({key: said[key] for key in ("members", "roster", "links", "edges", "diameter", "cut_vertices")}))
+        say(json.dumps({key: said[key] for key in PEERS_KEYS}))
         return
     table_console().print(peers_table(said))
     say(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
     for sentence in describe_reach(said):
         say(sentence)
+    for sentence in describe_unaudited(said):
+        say(visible(sentence))
+
+
+def describe_unaudited(said: dict[str, Any]) -> Iterator[str]:
+    """Who cannot be audited by this host. said: the status of a node."""
+    names = said["words"].get("cannot_be_audited")
+    if names is not None:
+        yield f"This host cannot audit {names}: they state other rows, or none, so what they tell is believed."
 
 
 def describe_reach(said: dict[str, Any]) -> Iterator[str]:

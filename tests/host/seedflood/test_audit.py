@@ -18,6 +18,7 @@ from seedflood.host.seedflood.audit import (
     judge,
     residual,
 )
+from seedflood.protocol.seedflood.messages import LOSS_MAX
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs
 from simulation.seedflood.telling import encode_coefficients
 
@@ -192,3 +193,43 @@ def test_a_finding_is_signed_with_everything_in_it():
     signed = {one.signed_bytes(RUN_ID, A.public_key) for one in [finding, *others]}
     signed |= {finding.signed_bytes(bytes(32), A.public_key), finding.signed_bytes(RUN_ID, B.public_key)}
     assert len(signed) == 8
+
+
+LOSS = 2048
+MADE_UP = {"rising": lambda step: 400 * step, "none": lambda step: 0, "largest": lambda step: LOSS_MAX}
+
+
+@pytest.mark.parametrize("lie", MADE_UP.values(), ids=MADE_UP)
+@pytest.mark.parametrize("kind", ["pairs", "payloads"])
+def test_who_tells_true_slopes_with_made_up_losses_is_named(kind, lie):
+    telling = Pairs() if kind == "pairs" else Coefficients((4,))
+
+    def told(step, loss):
+        if kind == "pairs":
+            return loss, 1000 * (-1) ** step
+        return encode_coefficients(telling, [8], [True] * 4, loss)
+
+    audits, found = Audits(telling), []
+    for step in range(20):
+        again = told(step, LOSS)
+        audits.note([again])
+        found.append(audits.compare(A.id, step, told(step, min(LOSS_MAX, lie(step))), again))
+    (verdict,) = [one for one in found if one is not None]
+    assert verdict.story == "losses"
+    assert "losses" in verdict.describe()
+
+
+def test_losses_that_differ_by_rounding_name_nobody():
+    drawn, audits = random.Random(1), Audits(Pairs())
+    for step in range(RESIDUALS_MAX):
+        slope = int(drawn.gauss(0, 1000))
+        loss = int(LOSS * drawn.uniform(0.01, 2))
+        audits.note([(loss, slope)])
+        assert audits.compare(A.id, step, (int(loss * drawn.gauss(1, 0.03)), slope), (loss, slope)) is None
+
+
+def test_a_loss_of_other_texts_is_not_judged():
+    audits = Audits(Pairs())
+    for step in range(20):
+        audits.note([(LOSS, 1000)])
+        assert audits.compare(A.id, step, (LOSS_MAX, 1000), (LOSS, 1000), is_loss_judged=False) is None

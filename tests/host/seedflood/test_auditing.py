@@ -9,7 +9,7 @@ from origins import A, B, C, D
 
 from seams import Disk
 from seedflood.config import NodeSettings
-from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, WAITING_MAX, Auditor
+from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, UNAUDITED, WAITING_MAX, Auditor, unaudited
 from seedflood.identity import Identity
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.seedflood.messages import ReplicaDigest, Updates
@@ -112,10 +112,16 @@ def test_what_never_comes_is_forgotten(make):
     assert min(step for _, step in auditor._waiting) == 2 * WAITING_MAX
 
 
+def told(auditor):
+    """What the operator was told of findings."""
+    return [one for one in auditor._shell.hub.told if one[0] != UNAUDITED]
+
+
 def audit(auditor, origin, steps, scalar):
     for step in steps:
-        auditor.measured(origin.id, step, [(1000 + step, 1000 * (-1) ** step)])
-        auditor.heard(Updates((origin.bundle(step, scalar=scalar(step)),)).bundles)
+        bundle = origin.bundle(step, scalar=scalar(step))
+        auditor.measured(origin.id, step, [(bundle.probes[0][0], 1000 * (-1) ** step)])
+        auditor.heard(Updates((bundle,)).bundles)
 
 
 def test_a_finding_is_told_once_and_kept(make, tmp_path):
@@ -123,7 +129,7 @@ def test_a_finding_is_told_once_and_kept(make, tmp_path):
     auditor = make(node)
     audit(auditor, C, range(8), lambda step: 1000 * (-1) ** step)
     audit(auditor, B, range(12), lambda step: -1000 * (-1) ** step)
-    ((event, level, facts),) = auditor._shell.hub.told
+    ((event, level, facts),) = told(auditor)
     assert (event, level, facts["name"]) == ("audit finding", "error", node.membership.name(B.id))
     found = json.loads((tmp_path / FINDINGS_FOLDER / f"{fingerprint(B.id)}.json").read_text())
     assert found["steps"] == facts["steps"]
@@ -135,7 +141,7 @@ def test_who_would_name_most_hosts_says_that_it_may_be_wrong_itself(make, tmp_pa
     audit(auditor, D, range(1), lambda step: 1000)
     audit(auditor, B, range(12), lambda step: -1000 * (-1) ** step)
     audit(auditor, C, range(12), lambda step: -1000 * (-1) ** step)
-    first, second = (event for event, _, _ in auditor._shell.hub.told)
+    first, second = (event for event, _, _ in told(auditor))
     assert first == "audit finding"
     assert "of this host may be wrong" in second
     assert len(list((tmp_path / FINDINGS_FOLDER).iterdir())) == 1
@@ -145,7 +151,7 @@ def test_a_finding_that_cannot_be_kept_is_told_all_the_same(make, tmp_path):
     (tmp_path / FINDINGS_FOLDER).write_text("in the way")
     auditor = make(agreed())
     audit(auditor, B, range(12), lambda step: -1000 * (-1) ** step)
-    assert [event for event, _, _ in auditor._shell.hub.told] == ["audit finding", "the finding could not be kept"]
+    assert [event for event, _, _ in told(auditor)] == ["audit finding", "the finding could not be kept"]
 
 
 def test_the_origin_that_names_itself_auditor_is_not_audited(make):
@@ -153,3 +159,40 @@ def test_the_origin_that_names_itself_auditor_is_not_audited(make):
     hear(node, B, Members((says_rows(B, THEIRS),)))
     assert {make(node).choose(FIRST)[0] for _ in range(20)} == {B.id}
     assert A.id == node.origin
+
+
+@pytest.mark.parametrize(("rows", "is_known"), [(THEIRS, True), (None, False), (Rows(2, 4, b"o" * 32), False)])
+def test_who_takes_part_on_rows_that_are_not_here_is_named_once(make, rows, is_known):
+    node = agreed()
+    hear(node, B, Members((says_rows(B, rows), says_rows(C, THEIRS), says_rows(D, OURS))))
+    auditor = make(node)
+    for step in range(3):
+        auditor.heard([origin.bundle(step) for origin in (B, C, D)])
+    name = node.membership.name(B.id)
+    heard = [(event, level, facts["peer"]) for event, level, facts in auditor._shell.hub.told]
+    assert heard == ([] if is_known else [(UNAUDITED, "warning", name)])
+    assert unaudited(node, OURS) == ([] if is_known else [name])
+
+
+def test_whoever_states_other_rows_later_is_named_too(make):
+    node = agreed()
+    hear(node, B, Members((says_rows(B, THEIRS),)))
+    auditor = make(node)
+    auditor.heard([B.bundle(0)])
+    assert auditor._shell.hub.told == []
+    hear(node, B, Members((B.member(version=6, algorithm=pack(Stated(rows=None)), first_step=0),)))
+    auditor.heard([B.bundle(1)])
+    assert [event for event, _, _ in auditor._shell.hub.told] == [UNAUDITED]
+
+
+def test_made_up_losses_are_found_but_not_where_other_texts_may_have_been_written(make):
+    node = agreed()
+    hear(node, B, Members((says_rows(B, THEIRS),)))
+    for is_loss_judged in (True, False):
+        auditor = make(node)
+        for step in range(12):
+            bundle = B.bundle(step, scalar=1000 * (-1) ** step)
+            ((loss, scalar),) = bundle.probes
+            auditor.measured(B.id, step, [(loss + 9000, scalar)], is_loss_judged=is_loss_judged)
+            auditor.heard([bundle])
+        assert (B.id in auditor.audits.named) == is_loss_judged

@@ -316,12 +316,12 @@ def turned(origin, step, turn=6):
     return step % turn == 0 if origin == 0 else step % turn == 1 + (origin + step // turn) % (turn - 1)
 
 
-@pytest.mark.parametrize("lie", [lambda step: min(31.0, 0.3 + step / 4), lambda step: 31.0 * (step % 12 > 0)])
+@pytest.mark.parametrize("lie", [lambda step: min(31.0, 0.3 + step / 4), lambda step: 31.0 * (step % 100 > 0)])
 def test_of_six_hosts_one_whose_turns_begin_each_epoch_halves_no_rate_and_takes_nothing_back(lie):
-    replica = a_replica(steps=120, clients=6, participants=1, refresh_period=30)
-    honest = a_replica(steps=120, clients=6, participants=1, refresh_period=30)
+    replica = a_replica(steps=200, clients=6, participants=1, refresh_period=100)
+    honest = a_replica(steps=200, clients=6, participants=1, refresh_period=100)
     for one, tells in ((replica, lie), (honest, lambda step: 1.0 / (1 + step))):
-        updates = payload_updates(one, steps=120, clients=6)
+        updates = payload_updates(one, steps=200, clients=6)
         for origin, step, payload in updates:
             if turned(origin, step):
                 loss = tells(step) if origin == 0 else 1.0 / (1 + step)

@@ -15,11 +15,15 @@ explain hides half precision for many steps, until an honest host would look lik
 In a round of several steps the origin measures the later ones as if the earlier ones were applied as it has told them;
 the auditor applies what it measured itself, and is as far off as half precision is.
 
-Each residual counts for or against three stories, as a logarithm of likelihoods:
+Each residual counts for or against four stories, as a logarithm of likelihoods:
 
     invented   what is told has nothing to do with what was measured, mostly: noise, copies, no work
     sometimes  the same, in one update of twenty: flipped signs
     biased     what is told is off by a constant (slopes alone)
+    losses     what is told of the loss has nothing to do with what was measured
+
+Losses decide whether a run goes back (`control`), so they are judged, too. What rounding may explain is a sixteenth of
+the loss: lies below that are not found.
 
 Every story is a sum that never falls below zero (CUSUM). One residual adds EVIDENCE_MAX at most, and a sum must reach
 THRESHOLD, so one update names nobody. If a story is false, the mean time until its sum gets there is e^THRESHOLD audits
@@ -36,7 +40,7 @@ from typing import NamedTuple
 import numpy
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Told
+from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Told, loss_of
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs, Telling
 from seedflood.training.seedflood.optimiser import Integers
 from seedflood.training.seedflood.telling import decode_coefficients
@@ -58,6 +62,7 @@ STORIES = {
     "invented": "tells what does not follow from its rows",
     "sometimes": "sometimes tells what does not follow from its rows",
     "biased": "tells slopes that are all too large, or all too small",
+    "losses": "tells losses that do not follow from its rows",
 }
 
 TAIL = 12
@@ -71,6 +76,12 @@ SLOPE_CEILING, PAYLOAD_CEILING = 0.7, 0.25
 """Errors, in units of what is usual. Measured between float32 and bfloat16: 0.63 of slopes in a run's first 60 steps,
 0.3 to 1.8 by run, and large ones come in a row; of gradients 0.11 to 0.2 in the median, and 0.6 once in a hundred."""
 
+LOSS_PART = 1 / 16
+LOSS_ERROR_MIN = 2.0 ** (LOSS_UNIT_BITS - 6)
+"""The error of a loss that counts as honest: a part of what was measured, and at least 1/64."""
+LOSS_REACH = 8.0
+"""A made-up loss is off by so many errors."""
+
 CALIBRATING = 8
 """With fewer residuals of slopes an origin's error counts as the ceiling."""
 RESIDUALS_MAX = 256
@@ -82,12 +93,14 @@ ORIGINS_MAX = 4096
 class Residual(NamedTuple):
     """One audited update. error: told minus measured; size: what was measured; both in units of what is usual. Of a
     payload the error is a distance, never negative, and the unit is at least the size of what was measured.
+    loss_error: of the told loss, in units of what rounding explains.
     """
 
     step: int
     error: float
     size: float
     is_distance: bool
+    loss_error: float = 0.0
 
 
 class Verdict(NamedTuple):
@@ -136,7 +149,9 @@ class Audits:
         """We measured this, on our own rows or on those of others. Of slopes it tells what is usual."""
         self._sizes.extend(abs(one[1]) for one in told if isinstance(one, tuple))
 
-    def compare(self, origin: OriginId, step: int, told: Told, again: Told) -> Verdict | None:
+    def compare(
+        self, origin: OriginId, step: int, told: Told, again: Told, *, is_loss_judged: bool = True
+    ) -> Verdict | None:
         """Takes what an origin told of a step, and what we measured in its place. Returns a verdict that is new."""
         if origin not in self._residuals and len(self._residuals) >= ORIGINS_MAX:
             return None
@@ -145,7 +160,8 @@ class Audits:
             assert isinstance(again, bytes)
             self._sizes.append(_norm(decode_coefficients(self._telling, again)))
         seen = self._residuals.setdefault(origin, deque(maxlen=RESIDUALS_MAX))
-        seen.append(residual(self._telling, step, told, again, self._usual()))
+        one = residual(self._telling, step, told, again, self._usual())
+        seen.append(one if is_loss_judged else one._replace(loss_error=0.0))
         verdict = judge(seen)
         if verdict is None or origin in self.named:
             return None
@@ -168,16 +184,22 @@ class Audits:
 
 def residual(telling: Telling, step: int, told: Told, again: Told, usual: float) -> Residual:
     """told, again: both admitted by the run. usual: size of a slope, or of a payload, in its units."""
+    loss_error = _loss_error(loss_of(told), loss_of(again))
     if isinstance(telling, Pairs):
         assert isinstance(told, tuple)
         assert isinstance(again, tuple)
         unit = max(usual, 1.0)
-        return Residual(step, (told[1] - again[1]) / unit, again[1] / unit, is_distance=False)
+        return Residual(step, (told[1] - again[1]) / unit, again[1] / unit, False, loss_error)
     assert isinstance(told, bytes)
     assert isinstance(again, bytes)
     theirs, ours = decode_coefficients(telling, told), decode_coefficients(telling, again)
     unit = max(1.0, usual, _norm(ours))  # half precision errs by as much if a gradient is small
-    return Residual(step, _norm(theirs - ours) / unit, 1.0, is_distance=True)
+    return Residual(step, _norm(theirs - ours) / unit, 1.0, True, loss_error)
+
+
+def _loss_error(told: int, again: int) -> float:
+    """Both in units of 2^-11."""
+    return (told - again) / max(LOSS_ERROR_MIN, LOSS_PART * again)
 
 
 def _norm(integers: Integers) -> float:
@@ -198,6 +220,7 @@ def judge(residuals: Sequence[Residual]) -> Verdict | None:
         "invented": [[math.log1p(MOSTLY * (ratio - 1)) for ratio in ratios]],
         "sometimes": [[math.log1p(SOMETIMES * (ratio - 1)) for ratio in ratios]],
         "biased": [[_biased(sign * slope) for slope in slopes] for sign in (1, -1)],
+        "losses": [[_made_up(one.loss_error) for one in residuals]],
     }
     found = [_follow(story, residuals, sum_, most) for story, sums in stories.items() for sum_ in sums]
     strongest = max(found, key=lambda verdict: verdict.statistic)
@@ -236,6 +259,12 @@ def _follow(story: str, residuals: Sequence[Residual], evidence: Iterable[float]
 def _biased(errors: float) -> float:
     """How much likelier it is to be off by so many errors if what is told is too large by BIAS errors."""
     return BIAS * (max(-BIAS_REACH, min(BIAS_REACH, errors)) - BIAS / 2)
+
+
+def _made_up(errors: float) -> float:
+    """How much likelier it is that a loss is off by so many errors if it is made up."""
+    ratio = _density(errors, LOSS_REACH) / _density(errors, 1.0)
+    return math.log1p(MOSTLY * (ratio - 1))
 
 
 def _honest(one: Residual, error: float) -> float:

@@ -6,7 +6,7 @@ can foresee whom it concerns, because the draw comes from the operating system a
 
 Other windows would need updates that state what was applied. That was built and taken out again: twenty bytes each and
 one format more, and in short epochs four of five audits could not be made (benchmarks/RESULTS.md). Private rows cannot
-be audited, since nobody else can tell what follows from them.
+be audited, since nobody else can tell what follows from them: log and status name these hosts.
 
 By reward an auditor writes the same texts, for their noise follows from run seed, origin and step. But a token whose
 number is close to that of another one may be the other one in half precision, and then the rest of the text is
@@ -22,11 +22,12 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from seedflood import durable
 from seedflood.config import NodeSettings
 from seedflood.host.engine import Shell
-from seedflood.host.seedflood.audit import Audits, Finding, Verdict
+from seedflood.host.seedflood.audit import ORIGINS_MAX, Audits, Finding, Verdict
 from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Told
@@ -39,6 +40,12 @@ from seedflood.training.seedflood.rewarded import CLOSE_TEXTS, TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
 
 FINDINGS_FOLDER = "findings"
+CANNOT_BE_AUDITED = "cannot_be_audited"
+"""A word of the view: who cannot be audited here."""
+UNAUDITED = (
+    "this host cannot audit another one: it states other rows, or none, so what it tells is believed; give both the "
+    "same data if that is not meant"
+)
 CLOSE_MAX = 0.125
 """With 0.25 one of 10,000 audits, drawn from 13 of an honest host in bfloat16, accused it; with this none (of 90)."""
 WAITING_MAX = 64
@@ -58,6 +65,29 @@ def make_auditor(
     return Auditor(settings, node, trainer, journal, shell)
 
 
+def unaudited(node: Node, ours: Rows) -> list[str]:
+    """The names of those who take part and whom a host with these rows cannot audit: they state others, or none."""
+    return sorted(
+        node.membership.name(member.origin)
+        for member in node.membership.all()
+        if member.origin != node.origin
+        if member.first_step is not None and not stated(member).is_relay
+        if not _has_same(ours, stated(member).rows)
+    )
+
+
+def _has_same(ours: Rows, theirs: Rows | None) -> bool:
+    """Are these shares of the same rows, and of the same size? Then a host that has one can measure on the other."""
+    return theirs is not None and theirs[1:] == ours[1:]
+
+
+class _Measured(NamedTuple):
+    """What we measured in the place of another origin. is_loss_judged: did it see the same texts?"""
+
+    told: Sequence[Told]
+    is_loss_judged: bool
+
+
 class Auditor:
     """settings: which share of our rounds is accompanied by one of another host, and the state folder. audits: what was
     found."""
@@ -70,7 +100,9 @@ class Auditor:
         self._journal = journal
         self._shell = shell
         self._draw = secrets.SystemRandom()
-        self._waiting: dict[tuple[OriginId, int], Sequence[Told]] = {}
+        self._waiting: dict[tuple[OriginId, int], _Measured] = {}
+        self._unaudited: set[OriginId] = set()
+        """Of whom the operator has heard that they cannot be audited here."""
 
     def accompany(self, order: Measure) -> None:
         """Our own measurement of this round was ordered. Maybe that of another host is, too; nothing may be ordered
@@ -86,7 +118,8 @@ class Auditor:
 
     def _measured_again(self, origin: OriginId, again: Round) -> None:
         if again.figures.get(CLOSE_TEXTS, 0.0) <= CLOSE_MAX * again.figures.get(TEACHING_TEXTS, 1.0) ** 2:
-            self.measured(origin, again.step, again.probes)
+            is_loss_judged = again.figures.get(CLOSE_TEXTS, 0.0) == 0  # another text is another reward
+            self.measured(origin, again.step, again.probes, is_loss_judged=is_loss_judged)
 
     def choose(self, order: Measure) -> tuple[OriginId, Rows] | None:
         """Whom to audit beside this round, and on which rows; None: nobody."""
@@ -98,7 +131,7 @@ class Auditor:
     def _targets(self, order: Measure) -> list[tuple[OriginId, Rows]]:
         """Who takes part in the steps of an order and measures on rows that we have: those who state our digest, and
         shares of the size of ours."""
-        node, ours, last = self._node, self._trainer.rows, order.step + order.count - 1
+        node, last = self._node, order.step + order.count - 1
         if not node.is_ready or node.is_doubted:
             return []
         others = [member for member in node.membership.all() if member.origin != node.origin]
@@ -106,20 +139,30 @@ class Auditor:
         return sorted(
             (origin, rows)
             for origin, rows in told
-            if rows is not None and rows[1:] == ours[1:] and node.membership.is_expected(origin, last)
+            if rows is not None and _has_same(self._trainer.rows, rows) and node.membership.is_expected(origin, last)
             if node.rules.turns.has(origin, last)
         )
 
-    def measured(self, origin: OriginId, step: int, again: Sequence[Told]) -> None:
+    def measured(self, origin: OriginId, step: int, again: Sequence[Told], *, is_loss_judged: bool = True) -> None:
         """What we measured in the place of another origin. Its bundle may be here already."""
         self.audits.note(again)
-        self._waiting[origin, step] = again
+        self._waiting[origin, step] = _Measured(again, is_loss_judged)
         while len(self._waiting) > WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
         if (bundle := self._journal.find(origin, step)) is not None:
             self.heard([bundle])
 
+    def _look_for_unaudited(self, bundles: Sequence[Bundle]) -> None:
+        for origin in {bundle.origin for bundle in bundles} - self._unaudited:
+            member = self._node.membership.get(origin)
+            if member is None or _has_same(self._trainer.rows, stated(member).rows) or origin == self._node.origin:
+                continue
+            if len(self._unaudited) < ORIGINS_MAX:
+                self._unaudited.add(origin)
+                self._shell.hub.tell(UNAUDITED, "warning", peer=member.name)
+
     def heard(self, bundles: Sequence[Bundle]) -> None:
+        self._look_for_unaudited(bundles)
         if not self._waiting:
             return
         for bundle in bundles:
@@ -135,9 +178,10 @@ class Auditor:
         words = {**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"}
         return replace(view, figures=figures, words=words)
 
-    def _compare(self, bundle: Bundle, again: Sequence[Told]) -> None:
-        for step, (told, ours) in enumerate(zip(bundle.probes, again, strict=True), bundle.step):
-            verdict = self.audits.compare(bundle.origin, step, told, ours)
+    def _compare(self, bundle: Bundle, again: "_Measured") -> None:
+        judged = again.is_loss_judged
+        for step, (told, ours) in enumerate(zip(bundle.probes, again.told, strict=True), bundle.step):
+            verdict = self.audits.compare(bundle.origin, step, told, ours, is_loss_judged=judged)
             if verdict is not None:
                 self._tell(bundle.origin, verdict)
 

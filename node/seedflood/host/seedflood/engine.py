@@ -17,7 +17,7 @@ from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Shell
 from seedflood.host.results import UNEXPORTABLE, Results, rehearse_export
-from seedflood.host.seedflood.auditing import Auditor, make_auditor
+from seedflood.host.seedflood.auditing import CANNOT_BE_AUDITED, Auditor, make_auditor, unaudited
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.shares import Shares
@@ -30,6 +30,7 @@ from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
+from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
@@ -136,7 +137,10 @@ class SeedfloodEngine(FloodEngine):
         rate = self.trainer.rate_of(view.step, self._rate_halvings)
         figures = {"learning_rate": rate, "rate_halvings": float(self._rate_halvings)}
         figures = {**view.figures, **self._observer.figures, **self._figures, **figures}
-        view = replace(view, figures=figures, words={**view.words, **self._words})
+        words = {**view.words, **self._words}
+        if self._settings.run.seedflood.window == "strict" and (names := unaudited(self.node, self.trainer.rows)):
+            words[CANNOT_BE_AUDITED] = ", ".join(shorten(names))
+        view = replace(view, figures=figures, words=words)
         return view if self.auditor is None else self.auditor.add_to(view)
 
     # What the driver did (seams.Observer)

@@ -77,8 +77,12 @@ class Update(NamedTuple):
     @property
     def loss(self) -> int:
         """What the origin lost on its batch, in units of 2^-11."""
-        told = self.told
-        return told[0] if isinstance(told, tuple) else int.from_bytes(told[-LOSS_BYTES:], "little")
+        return loss_of(self.told)
+
+
+def loss_of(told: Told) -> int:
+    """The loss in what is told of a step, in units of 2^-11."""
+    return told[0] if isinstance(told, tuple) else int.from_bytes(told[-LOSS_BYTES:], "little")
 
 
 class Bundle(NamedTuple):
