@@ -8,9 +8,17 @@ import datasets
 import pytest
 from marked_texts import marked_text, tokenizer_of
 
+from seedflood.cluster.display import understood
 from seedflood.config import RunSettings
 from seedflood.errors import DataError, ModelError
-from seedflood.training.chat import ChatEncoder
+from seedflood.training.chat import (
+    ANOTHER_OPENING,
+    NO_END,
+    SYSTEM_LEFT_OUT,
+    TOOLS_LEFT_OUT,
+    ChatEncoder,
+    end_tokens,
+)
 from seedflood.training.files import read_file
 from seedflood.training.formats import ChatFormat
 from seedflood.training.rows import Row
@@ -80,7 +88,7 @@ CHATS = {
     "<|assistant|>\n⟦Yes.</s>⟧",
     "deepseek": "<s>Be brief.<|User|>2+2?<|Assistant|>⟦4.</s>⟧<|User|>Sure?<|Assistant|>⟦Yes.</s>⟧",
     "glm": "[gMASK]<sop><|system|>\nBe brief.<|user|>\n2+2?<|assistant|>⟦\n<think></think>\n4.<|user|>⟧\nSure?"
-    "<|assistant|>⟦\n<think></think>\nYes.⟧",
+    "<|assistant|>⟦\n<think></think>\nYes.<|user|>⟧",
     "plain": "System: Be brief.\nUser: 2+2?\nAssistant: ⟦4.⟧\nUser: Sure?\nAssistant: ⟦Yes.⟧\n",
     "gpt_oss": "<|start|>system<|message|>Be brief.<|end|><|start|>user<|message|>2+2?<|end|>"
     "<|start|>assistant⟦<|channel|>final<|message|>4.<|end|>⟧<|start|>user<|message|>Sure?<|end|>"
@@ -249,9 +257,199 @@ def test_chats_of_any_number_of_turns_are_learned_turn_by_turn(family, length):
     assert all(f"turn {2 * turn + 1}." in text for turn, text in enumerate(learned))
 
 
+def encoder_by(template, **options):
+    return ChatEncoder(tokenizer_of(template, **options), ChatFormat(), 10_000)
+
+
+def marked_by(template, messages, **columns):
+    return marked_text(encoder_by(template).mark(Row({"messages": messages, **columns}, "rows", 1)))
+
+
 def test_a_call_whose_end_cannot_be_told_is_refused():
+    template = "{% for one in messages %}{{ one.role }}: {{ one.content }}{{ one.tool_calls }}\n{% endfor %}"
     with pytest.raises(DataError, match=r"line 1: where the assistant's turn \(message 2\) stands .* cannot be told"):
-        marked("gpt_oss", CALLING)
+        marked_by(template, CALLING)
+
+
+def test_a_call_is_found_where_the_template_writes_its_name_once_more_beside_the_result():
+    """As that of gpt-oss."""
+    template = (TEMPLATES / "gpt_oss.jinja").read_text().replace("functions to=", "functions.add to=")
+    assert marked_by(template, CALLING).startswith(
+        "<|start|>user<|message|>2+2?<|end|><|start|>assistant"
+        '⟦ to=functions.add<|message|>{"a": 2}<|call|>⟧<|start|>functions.add to=assistant<|message|>4<|end|>'
+    )
+
+
+CHATML = (
+    "{% for one in messages %}<|im_start|>{{ one.role }}\n"
+    "{% if one.role == 'assistant' %}{% generation %}{{ one.content }}{% endgeneration %}"
+    "{% else %}{{ one.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def remarks_by(encoder, messages, **columns):
+    return encoder.mark(Row({"messages": messages, **columns}, "rows", 1)).remarks
+
+
+def test_marks_around_the_content_alone_are_widened_to_the_end_of_the_turn():
+    assert marked_by(CHATML, CHAT[1:]) == (
+        "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n⟦4.<|im_end|>⟧\n"
+        "<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\n⟦Yes.<|im_end|>⟧\n"
+    )
+
+
+def test_marks_that_leave_out_what_the_assistant_says_are_refused():
+    template = CHATML.replace(
+        "{% generation %}{{ one.content }}", "{{ one.content }}{% generation %}{{ one.tool_calls }}"
+    )
+    with pytest.raises(DataError, match=r"marks of the chat template leave out a part of .* \(message 2\)"):
+        marked_by(template, CHAT[1:])
+
+
+def test_a_turn_of_weight_0_is_not_learned_though_the_template_marks_it():
+    told = marked_by(CHATML, [CHAT[1], {**CHAT[2], "weight": 0}, *CHAT[3:]])
+    assert re.findall("⟦(.*?)⟧", told) == ["Yes.<|im_end|>"]
+
+
+def test_the_token_that_opens_the_next_turn_ends_the_last_one_too():
+    """As with GLM, whose template writes nothing behind the last answer, or call."""
+    encoder = encoder_of("glm")
+    assert encoder.template.stops == {"<|user|>"}
+    assert marked("glm", CHAT[1:3]).endswith("⟦\n<think></think>\n4.<|user|>⟧")
+
+
+def test_a_template_that_leaves_out_the_last_end_gets_it():
+    template = "{% for one in messages %}{{ one.content }}{% if not loop.last %}<|im_end|>\n{% endif %}{% endfor %}"
+    assert marked_by(template, CHAT[1:]) == "2+2?<|im_end|>\n⟦4.<|im_end|>⟧\nSure?<|im_end|>\n⟦Yes.<|im_end|>⟧"
+
+
+@pytest.mark.parametrize("family", [one for one in CHATS if one != "plain"])
+def test_what_is_learned_ends_with_a_token_at_which_generation_stops(family):
+    encoder = encoder_of(family)
+    (example,) = encoder.encode([Row({"messages": CHAT}, "rows", 1)])
+    ends = [
+        token
+        for token, is_trained, follows in zip(
+            example.tokens, example.is_trained, (*example.is_trained[1:], False), strict=True
+        )
+        if is_trained and not follows
+    ]
+    assert len(ends) == 2
+    assert set(ends) <= set(end_tokens(encoder.tokenizer))
+    assert not encoder.is_endless
+
+
+def test_a_token_need_not_be_a_special_one_to_end_an_answer():
+    tokenizer = tokenizer_of(CHATML.replace("im_end", "done"))
+    tokenizer.add_tokens(["<|done|>"])
+    assert end_tokens(tokenizer) == [tokenizer.convert_tokens_to_ids("<|done|>")]
+
+
+def test_an_end_that_is_no_token_is_told_before_training():
+    """A template for ChatML on the tokenizer of a model that was not made for chats."""
+    encoder = encoder_by(CHATML.replace("im_end", "done").replace("im_start", "turn"))
+    assert encoder.is_endless
+    assert end_tokens(encoder.tokenizer) == []
+    row = Row({"messages": CHAT}, "rows", 1)
+    told = understood(Task(encoder, [row], [row], RunSettings(), Shard()).describe())
+    assert r"; the model will not learn to end an answer: its chat template ends none with a token of its" in told
+    assert "<|done|>" in told
+
+
+def test_what_stands_behind_reasoning_too_ends_no_answer():
+    """`<|end|>` of gpt-oss: generation would end with the reasoning."""
+    template = (TEMPLATES / "gpt_oss.jinja").read_text()
+    analysis = "'<|channel|>analysis<|message|>' + message.thinking + '<|end|><|start|>assistant'"
+    thinking = f"({analysis} if message.thinking else '')"
+    template = template.replace("assistant<|channel|>final", f'assistant" + {thinking} + "<|channel|>final')
+    encoder = encoder_by(template)
+    assert encoder.template.stops == {"<|return|>", "<|call|>"}
+    messages = [says("user", "2+2?"), says("assistant", "4.", reasoning_content="Easy.")]
+    assert marked_by(template, messages).endswith(
+        "⟦<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant<|channel|>final<|message|>4.<|return|>⟧"
+    )
+    assert remarks_by(encoder, CHAT) == (NO_END,)
+
+
+@pytest.mark.parametrize(
+    ("family", "said", "left_out"),
+    [
+        ("qwen2", {"content": "4.", "reasoning_content": "Why?"}, "its reasoning"),
+        ("deepseek", {"content": "<think>\nWhy?\n</think>\n\n4."}, "its reasoning"),
+        ("deepseek", {"content": "Why?</think>4."}, "its reasoning"),
+        ("llama3", {"content": "I add.", "tool_calls": [CALL]}, "its content"),
+        (
+            "gpt_oss",
+            {"tool_calls": [CALL, {**CALL, "function": {"name": "sub", "arguments": {}}}]},
+            "its call of a tool",
+        ),
+        ("smollm3", {"content": "I add.", "tool_calls": [CALL]}, "its call of a tool"),
+    ],
+)
+def test_a_part_of_a_turn_that_the_template_leaves_out_is_refused(family, said, left_out):
+    messages = [says("user", "2+2?"), {"role": "assistant", "content": "", **said}]
+    with pytest.raises(DataError, match=rf"leaves out a part of message 2 \(assistant\): {left_out}; correct"):
+        marked(family, messages)
+
+
+def test_a_content_that_the_template_changes_is_refused():
+    template = CHATML.replace("generation %}{{ one.content }}", "generation %}{{ one.content | replace('y', '') }}")
+    with pytest.raises(DataError, match="leaves out a part of message 2"):
+        marked_by(template, [says("user", "a"), says("assistant", "my six")])
+
+
+def test_reasoning_of_earlier_turns_is_left_out_as_models_are_asked_and_counted():
+    rows = [Row({"messages": [*one, *CHAT[3:]]}, "rows", 1) for one in (CHAT[1:3], THINKING[:2])]
+    told = understood(Task(encoder_of("qwen3"), rows, rows, RunSettings(), Shard()).describe())
+    assert "; reasoning of 1 of 2 rows is left out by the template" in told
+
+
+def test_a_template_that_writes_a_content_behind_the_result_of_its_call_is_refused():
+    """As that of Gemma 4: the result would be learned."""
+    template = (
+        "{% for one in messages %}{% if one.role != 'tool' %}<|start|>{{ one.role }}<|message|>"
+        "{% for call in one.tool_calls %}<|call|>{{ call.function.arguments | tojson }}"
+        "<|outputs|>{{ messages[loop.index0 + 2].content }}<|outputs_end|>{% endfor %}{{ one.content }}"
+        "<|end|>{% endif %}{% endfor %}"
+    )
+    messages = [says("user", "2+2?"), says("assistant", "I add.", tool_calls=[CALL]), says("tool", "four")]
+    with pytest.raises(DataError, match="writes the content of message 2 behind the result of its call"):
+        marked_by(template, [*messages, says("assistant", "It is 4.")])
+
+
+def test_a_system_message_may_be_a_column_and_is_counted_if_the_template_leaves_it_out():
+    told = marked("qwen2", CHAT[1:3], system="Be kind.")
+    assert told.startswith("<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user")
+    assert remarks_by(encoder_of("mistral"), CHAT) == (SYSTEM_LEFT_OUT,)
+    assert remarks_by(encoder_of("qwen2"), CHAT) == ()
+
+
+def test_tools_that_the_template_leaves_out_are_counted():
+    assert remarks_by(encoder_of("zephyr"), CHAT[:3], tools=TOOLS) == (TOOLS_LEFT_OUT,)
+    assert remarks_by(encoder_of("qwen2"), CALLING, tools=TOOLS) == ()
+
+
+@pytest.mark.parametrize(
+    ("family", "messages", "is_asked"),
+    [
+        ("qwen3", CHAT, True),
+        ("qwen3_thinking", CHAT[:3], True),
+        ("qwen3_thinking", CHAT, False),  # the first answer stands there without `<think>`
+        ("deepseek", CHAT, False),
+    ],
+)
+def test_answers_behind_another_beginning_than_the_model_is_asked_with_are_counted(family, messages, is_asked):
+    assert (ANOTHER_OPENING not in remarks_by(encoder_of(family), messages)) is is_asked
+
+
+def test_reasoning_is_learned_where_the_template_asks_for_answers_without_it():
+    """As Qwen3.5 of 2 B parameters: the prompt closes the reasoning that stands open in the row."""
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    template = template.replace("enable_thinking is defined and enable_thinking is false", "true")
+    told = [says("user", "2+2?"), says("assistant", "4.", reasoning_content="Easy.")]
+    assert marked_by(template, told).endswith("<|im_start|>assistant\n<think>\n⟦Easy.\n</think>\n\n4.<|im_end|>⟧\n")
+    assert remarks_by(encoder_by(template), told) == (ANOTHER_OPENING,)
 
 
 @pytest.mark.parametrize(

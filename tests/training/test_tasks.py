@@ -294,7 +294,6 @@ def test_what_was_understood_of_the_rows_is_told_with_a_row_to_look_at(tmp_path)
         "unused": ["id"],
         "tokens_per_row": 3.0,
         "unknown": 0.0,
-        "endless": False,
         "remarks": [],
         "sample": "film it was⟦good⟧",
     }

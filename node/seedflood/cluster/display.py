@@ -258,14 +258,13 @@ def understood(facts: dict[str, Any]) -> str:
         rows = f"{facts['rows']:,} of {facts['rows_found']:,} rows to train (--set run.train_examples=N for more)"
     cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut" if facts["cut"] else ""
     cut += ", raise run.objective.max_length if the model has more positions" if cut else ""
-    endless = "; the model will not learn to end a text: its tokenizer has no eos_token" if facts["endless"] else ""
     remarks = "".join(f"; {remark}" for remark in facts["remarks"])
     unknown = f", {facts['unknown']:.0%} unknown to this model" if facts["unknown"] > UNKNOWN_MAX else ""
     unknown += ": take one that knows such words (--model)" if unknown else ""
     return visible(
         f"task {facts['task']}: {rows}, "
         f"{facts['validation_rows']:,} to evaluate ({how}{copies}); columns {roles}{unused}; "
-        f"{facts['tokens_per_row']:g} tokens a row{unknown}{cut}{endless}{remarks}\n"
+        f"{facts['tokens_per_row']:g} tokens a row{unknown}{cut}{remarks}\n"
         f"learned: {facts['sample']}"
     )
 

@@ -231,7 +231,7 @@ def _measure(settings: Settings) -> _Step:
     told = sum(len(one) if isinstance(one, bytes) else 8 for one in measured.probes)
     rows = trainer.task.describe()
     counts = f"{rows['rows']:,} to train, {rows['rows_here']:,} of them here, {rows['validation_rows']:,} to evaluate"
-    text = f"task {rows['task']}: {counts}"
+    text = "; ".join([f"task {rows['task']}: {counts}", *rows["remarks"]])
     sent = (told + BUNDLE_BYTES) / steps
     fault = _export_fault(trainer, node.export)
     return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text, fault)

@@ -1,52 +1,48 @@
 """Chats: what the assistant says is learned, with the token that ends its turn.
 
-The tokenizer's template writes a chat. Where it has marks (`{% generation %}`), these tell what the assistant says.
-Else each turn of the assistant is found by writing the chat once more with a sentinel in its place: what stands before
-the sentinel and behind it stands there in the true text, too, and this is checked. So it does not matter if a template
-writes the beginning of a chat differently than the whole (Qwen3 leaves out the reasoning of earlier turns, Mistral
-writes the system's message only before a question that nobody has answered).
+Where a turn stands is found by writing the chat once more with marks in place of what the turn says: what stands before
+the first mark and behind the last one stands there in the true text, too, and this is checked. So it does not matter if
+a template writes the beginning of a chat differently than the whole (Qwen3 leaves out the reasoning of earlier turns,
+Mistral writes the system's message only before a question that nobody has answered), and what a template leaves out is
+seen. If the template itself tells what the assistant says (`{% generation %}`), only that is learned, and always the
+end.
 
-What a template puts before an answer when it asks for one (`<|im_start|>assistant`) is not learned, even within marks.
-What it writes behind that is: also the reasoning, as far as the template writes it.
+What a template puts before an answer when it asks for one (`<|im_start|>assistant`) is not learned, even if it says so.
 """
 
 import json
 import re
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import lru_cache
-from itertools import compress, takewhile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from transformers.utils.chat_template_utils import render_jinja_template
-
 from seedflood.errors import ModelError
+from seedflood.training.chat_template import AnswerEnd, ChatTemplate, Rendered, Span, alike, one_of, with_fixed_date
 from seedflood.training.formats import ChatFormat
 from seedflood.training.hub import first_line
-from seedflood.training.marking import Marked, MarkedEncoder, Span
-from seedflood.training.messages import Message, call_with, is_learned, read_messages, read_tools
+from seedflood.training.leaves import FOUND, LeafKind, StandIn, with_marks
+from seedflood.training.marking import Marked, MarkedEncoder
+from seedflood.training.messages import Message, is_learned, read_messages, read_tools
 from seedflood.training.rows import Row
 
-SENTINEL = "xqzSENTINELzqx"
-"""What no chat contains, and no template changes."""
+QUOTES_MAX = 64
+"""Characters that a template may put around one argument of a call and not around another, as its quotes."""
 
-ALWAYS_WRITTEN = ("system", "user", "assistant")
-"""What has another role, some templates leave out in silence; and calls of tools."""
-
-_DATE = re.compile(r"strftime_now\(([^()]*)\)")
-_FIXED_DATE = (
-    r'(\1 | replace("%Y", "2026") | replace("%m", "01") | replace("%d", "01") | replace("%B", "January") | '
-    r'replace("%b", "Jan"))'
+REASONING_LEFT_OUT = "reasoning of {} rows is left out by the template"
+SYSTEM_LEFT_OUT = "the system's message of {} rows is left out by the template"
+TOOLS_LEFT_OUT = "the tools of {} rows are left out by the template"
+ANOTHER_OPENING = (
+    "in {} rows an answer stands behind another beginning than the template gives when it asks for one, so the model "
+    "is not trained to answer as it will be asked"
 )
-"""In place of today's date, which a template would write: the tokens of a row must be the same on every day."""
-
-MARKED_TEMPLATE = re.compile(r"{%[-+]?\s*generation\s*[-+]?%}")
+NO_END = "in {} rows an answer does not end with the token that ends one"
+"""Remarks on a row, of which a task says how many rows they are true of."""
 
 
 def ask(tokenizer: Any, messages: Sequence[Message]) -> str:
     """The text of a chat up to where the assistant speaks next, with the date that chats are learned with. Raises what
     the template raises."""
-    template = _DATE.sub(_FIXED_DATE, tokenizer.get_chat_template())
+    template = with_fixed_date(tokenizer.get_chat_template())
     return str(
         tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, add_generation_prompt=True)
     )
@@ -55,170 +51,270 @@ def ask(tokenizer: Any, messages: Sequence[Message]) -> str:
 def end_tokens(tokenizer: Any) -> list[int]:
     """The tokens with which its template ends an answer; none if that cannot be told."""
     try:
-        return sorted(map(tokenizer.convert_tokens_to_ids, ChatEncoder(tokenizer, ChatFormat(), 1).ends))
+        return sorted(map(tokenizer.convert_tokens_to_ids, ChatTemplate(tokenizer).stops))
     except ModelError:
         return []
 
 
-class ChatEncoder(MarkedEncoder):
-    """Chats by the template of the model's tokenizer. Raises ModelError if it has none.
+@dataclass(frozen=True, slots=True)
+class _Chat:
+    """A row as messages, and as its template writes it."""
 
-    ends: the tokens with which it ends an answer, in the middle or at the end of a chat.
-    """
+    row: Row
+    messages: list[Message]
+    tools: Any
+    text: str
+    marks: list[Span] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a message says something. first: of its first leaf. last: behind its last one. in_written: the same in the
+    text `written`, which has marks in place of the leaves. missing: the kinds of leaves that are not written.
+    ends_with: the kind of the last one that is."""
+
+    first: int
+    last: int
+    in_written: Span
+    written: Rendered
+    missing: list[LeafKind]
+    ends_with: LeafKind
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What is learned of a turn of the assistant, in the text of the chat."""
+
+    start: int
+    end: int
+    is_asked: bool
+    has_end: bool
+
+
+class ChatEncoder(MarkedEncoder):
+    """Chats by the template of the model's tokenizer. Raises ModelError if it has none."""
 
     form: ChatFormat
     has_own_beginning = True
 
     def __init__(self, tokenizer: Any, form: ChatFormat, length_max: int) -> None:
         super().__init__(tokenizer, form, length_max)
-        if not tokenizer.chat_template:
-            raise ModelError(
-                'The tokenizer of this model has no chat template, which task "chat" needs: choose a model that was '
-                "made for chats, or put a chat_template.jinja into the model's folder."
-            )
-        self.besides = ("tools",) if "tools" in tokenizer.get_chat_template(tools=[{}]) else ()
-        self._prompt, self.ends = self._learn_template()
-        self._ends = re.compile(r"\s*" + _one_of(self.ends))
+        self.template = ChatTemplate(tokenizer)
+        self.besides = ("system", "tools") if self.template.reads_tools else ("system",)
+        self.is_endless = not self.template.stops
+        self.endless_remark = (
+            "the model will not learn to end an answer: its chat template ends none with a token of its tokenizer "
+            f"({self.template.written_end}); take a template that writes the eos_token behind answers"
+        )
+        self._stop = one_of(self.template.stops)
+        closings = self.template.content.closings | self.template.call.stops
+        self._closing = re.compile(rf"\s*(?:{one_of(one.strip() for one in closings).pattern})")
 
     def mark(self, row: Row) -> Marked:
-        messages, tools = read_messages(row, self.form.label_column), read_tools(row)
-        text, marks = self._write(row, messages, tools)
+        chat = self._chat(row)
         spans: list[Span] = []
-        for index, message in enumerate(messages):
-            if marks is None and is_learned(message):
-                spans.append(self._find(row, messages, tools, index, text, spans[-1][1] if spans else 0))
-            elif message["role"] not in ALWAYS_WRITTEN or message.get("tool_calls"):
-                self._around(row, messages, tools, index)  # which refuses what is left out
-        if marks is not None:
-            learned = [is_learned(one) for one in messages if one["role"] == "assistant"]
-            if not all(learned):
-                if len(marks) != len(learned):
-                    raise row.error("which of the marked turns has weight 0 cannot be told: remove the row.")
-                marks = list(compress(marks, learned))
-            return Marked(text, tuple(self._trimmed(text, span) for span in marks))
-        return Marked(text, tuple(spans))
+        remarks = set()
+        text = chat.text
+        for index, message in enumerate(chat.messages):
+            if not is_learned(message):
+                remarks |= self._check_written(chat, index)
+                continue
+            place = self._place(chat, index)
+            remarks |= self._check_missing(chat, index, place.missing)
+            turn = self._find(chat, index, place, spans[-1][1] if spans else 0)
+            text, turn = self._ended(chat, index, turn)
+            spans += self._spans(chat, index, place, turn)
+            remarks |= set() if turn.is_asked else {ANOTHER_OPENING}
+            remarks |= set() if turn.has_end or self.is_endless else {NO_END}
+        if chat.tools and not all(name in text for name in _names(chat.tools)):
+            remarks.add(TOOLS_LEFT_OUT)
+        return Marked(text, tuple(spans), tuple(sorted(remarks)))
 
     def check(self, row: Row) -> None:
-        self._write(row, read_messages(row, self.form.label_column), read_tools(row))
+        self._chat(row)
 
-    def _write(self, row: Row, messages: list[Message], tools: Any) -> tuple[str, list[Span] | None]:
-        """A chat as text, and the spans that the template marks; None if it knows no marks. Raises DataError."""
+    def asked(self, row: Row) -> str:
+        """What the model is asked with for the first answer that is learned. Raises what the template raises."""
+        messages = self._messages(row)
+        first = next(index for index, message in enumerate(messages) if is_learned(message))
+        return self.template.write(messages[:first], read_tools(row), is_asking=True).text
+
+    def _chat(self, row: Row) -> _Chat:
+        messages, tools = self._messages(row), read_tools(row)
+        return _Chat(row, messages, tools, *self._write(row, messages, tools))
+
+    def _messages(self, row: Row) -> list[Message]:
+        """The messages of a row, with text as their content. Raises DataError."""
+        messages = read_messages(row, self.form.label_column)
+        system = row.columns.get("system")
+        if isinstance(system, str) and system.strip() and messages[0]["role"] != "system":
+            messages.insert(0, {"role": "system", "content": system})
+        return messages
+
+    def _write(self, row: Row, messages: list[Message], tools: Any) -> Rendered:
+        """A chat as text. Raises DataError."""
         try:
-            with suppress(Exception):
-                return self._render(messages, tools)
-            return self._render(list(map(_spelled, messages)), tools)  # some put arguments into text as they are
+            return self.template.write(messages, tools)
         except Exception as error:  # Templates raise what they like.
             raise row.error(
                 f"the chat template of this model refuses the chat ({first_line(error)}): correct or remove the row."
             ) from error
 
-    def _render(
-        self, messages: Sequence[Message], tools: Any = None, *, is_asking: bool = False
-    ) -> tuple[str, list[Span] | None]:
-        """is_asking: with what stands before an answer that is to be written."""
-        template, has_marks = _prepared(self.tokenizer.get_chat_template(tools=tools))
-        written: Any = render_jinja_template(
-            [list(messages)],
-            tools=tools,
-            chat_template=template,
-            return_assistant_tokens_mask=has_marks,
-            add_generation_prompt=is_asking,
-            **self.tokenizer.special_tokens_map,
-        )
-        (text,), marks = written
-        return text, marks[0] if has_marks else None
+    def _check_written(self, chat: _Chat, index: int) -> set[str]:
+        """Remarks on a message that is not learned. Raises DataError if the template leaves it out."""
+        message = chat.messages[index]
+        content = message["content"].strip()
+        if content and content in chat.text and not message.get("tool_calls"):
+            return set()
+        if message["role"] == "system":
+            written = self._with_marks(chat, index)[1]
+            return set() if FOUND.search(written.text) else {SYSTEM_LEFT_OUT}
+        missing = self._place(chat, index).missing
+        return self._check_missing(chat, index, missing)
 
-    def _learn_template(self) -> tuple[str, set[str]]:
-        """What the template puts before an answer, and `ends`. Raises ModelError."""
-        question, answer = {"role": "user", "content": "x"}, {"role": "assistant", "content": SENTINEL}
-        try:
-            asked, asking = (self._render([question], is_asking=one)[0] for one in (False, True))
-            _, middle, end = self._render([question, answer, question, answer])[0].split(SENTINEL)
-        except Exception as error:
-            raise ModelError(
-                f"The chat template of this model cannot write a plain chat ({first_line(error)})."
-            ) from error
-        tokens = {token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special}
-        special = re.compile(r"\s*" + _one_of(tokens))
-        ends = {found[1] for text in (middle, end) if (found := special.match(text)) is not None}
-        return asking[_alike(asked, asking) :], ends
+    def _check_missing(self, chat: _Chat, index: int, missing: list[LeafKind]) -> set[str]:
+        """Remarks on what the template leaves out of a message. Raises DataError for what it should write.
 
-    def _find(self, row: Row, messages: list[Message], tools: Any, index: int, text: str, begin: int) -> Span:
-        """Where a turn of the assistant stands in the text of a chat. begin: where the one before it ends. Raises
-        DataError."""
-        before, behind = self._around(row, messages, tools, index)
-        has_calls = bool(messages[index].get("tool_calls"))
-        asked = before.rfind(self._prompt, begin) if self._prompt else -1
-        start = len(before) if asked < 0 else asked + len(self._prompt)
-        if asked < 0 and has_calls:  # a call begins where a plain answer would
-            plain = [*messages[:index], {"role": "assistant", "content": SENTINEL}, *messages[index + 1 :]]
-            start = _alike(before, self._write(row, plain, tools)[0].partition(SENTINEL)[0])
-        end = len(text) - len(behind)
-        closing = self._ends.search(behind) if has_calls else self._ends.match(behind)
-        end += 0 if closing is None else closing.end()
-        limit = len(text)
-        if has_calls and index + 1 < len(messages):
-            limit = len(self._around(row, messages, tools, index + 1)[0])
-        is_there = text.startswith(before[:start]) and text.endswith(behind) and begin <= start < end <= limit
-        if not is_there or (has_calls and closing is None):
-            raise row.error(
-                f"where the assistant's turn (message {index + 1}) stands in the text that the chat template of this "
-                "model writes cannot be told: remove the row, or use a template with {% generation %} marks."
+        Templates leave out the reasoning of earlier turns because models are asked without it.
+        """
+        is_last = all(message["role"] != "assistant" for message in chat.messages[index + 1 :])
+        must_have = [kind for kind in missing if kind is not LeafKind.REASONING or is_last]
+        if must_have:
+            raise chat.row.error(
+                f"the chat template of this model leaves out a part of message {index + 1} "
+                f"({chat.messages[index]['role']}): its {must_have[0].value}; correct or remove the row."
             )
-        return start, end
+        return {REASONING_LEFT_OUT} if missing else set()
 
-    def _around(self, row: Row, messages: list[Message], tools: Any, index: int) -> tuple[str, str]:
-        """The text of a chat before and behind a message. Raises DataError if the message does not come once."""
-        for stand_in in _stand_ins(messages[index]):
-            text, _ = self._write(row, [*messages[:index], stand_in, *messages[index + 1 :]], tools)
-            before, _, behind = text.partition(SENTINEL)
-            if (count := text.count(SENTINEL)) == 1:
-                return before, behind
-            if count == 0:
-                break
-        role = messages[index]["role"]
-        raise row.error(
-            f"the chat template of this model does not write message {index + 1} ({role}): correct or remove the row."
+    def _with_marks(self, chat: _Chat, index: int) -> tuple[StandIn, Rendered]:
+        """The chat with marks in place of what one of its messages says. Raises DataError."""
+        stand_in = with_marks(chat.messages[index])
+        messages = [*chat.messages[:index], stand_in.message, *chat.messages[index + 1 :]]
+        return stand_in, self._write(chat.row, messages, chat.tools)
+
+    def _place(self, chat: _Chat, index: int) -> _Place:
+        """Raises DataError if the template does not write the message."""
+        stand_in, written = self._with_marks(chat, index)
+        places: dict[int, Span] = {}
+        for found in FOUND.finditer(written.text):
+            places.setdefault(int(found[1]), found.span())
+        if not places:
+            role = chat.messages[index]["role"]
+            raise chat.row.error(
+                f"the chat template of this model does not write message {index + 1} ({role}): correct or remove the "
+                "row."
+            )
+        leaves = stand_in.leaves
+        missing = [
+            leaf.kind
+            for number, leaf in enumerate(leaves)
+            if number not in places or not _is_written(leaf.text, chat.text)
+        ]
+        first = min(start for start, _ in places.values())
+        last, last_number = max((end, number) for number, (_, end) in places.items())
+        before, behind = written.text[:first], written.text[last:]
+        start = alike(chat.text, before)
+        end = len(chat.text) - alike(chat.text[::-1], behind[::-1])
+        # Only around arguments of calls may a mark have other quotes than what it stands for.
+        quotes = QUOTES_MAX if any(leaf.kind is LeafKind.CALL for leaf in leaves) else 0
+        if not (len(before) - start <= quotes and end - (len(chat.text) - len(behind)) <= quotes and start <= end):
+            raise self._unknown_place(chat, index)
+        return _Place(start, end, (first, last), written, missing, leaves[last_number].kind)
+
+    def _find(self, chat: _Chat, index: int, place: _Place, begin: int) -> _Turn:
+        """What is learned of a turn of the assistant. begin: where what is learned before it ends. Raises DataError."""
+        start, is_asked = self._start(chat, index, place, begin)
+        limit = self._limit(chat, index, place)
+        if place.ends_with is LeafKind.CONTENT:
+            closing = self._closing.match(chat.text, place.last)
+            end = place.last if closing is None else closing.end()
+        else:  # the template writes something between what is said and the end
+            closing = self._stop.search(chat.text, place.last, limit)
+            if closing is None and limit < len(chat.text):
+                raise self._unknown_place(chat, index)
+            end = len(chat.text.rstrip()) if closing is None else closing.end()
+        if not begin <= start < end:
+            raise self._unknown_place(chat, index)
+        has_end = any(chat.text.endswith(stop, start, end) for stop in self.template.stops)
+        return _Turn(start, end, is_asked, has_end)
+
+    def _limit(self, chat: _Chat, index: int, place: _Place) -> int:
+        """Up to where a turn may reach, if it does not end with its content. Raises DataError for a template that
+        writes what a call gave within the turn that called, and goes on with the content of that turn."""
+        is_last = index + 1 == len(chat.messages)
+        if is_last or (place.ends_with is LeafKind.CONTENT and not chat.messages[index].get("tool_calls")):
+            return len(chat.text)
+        limit = self._place(chat, index + 1).first
+        if limit < place.last:
+            raise chat.row.error(
+                f"the chat template of this model writes the content of message {index + 1} behind the result of its "
+                "call, where the assistant did not say it: remove the content, or the row."
+            )
+        return limit
+
+    def _start(self, chat: _Chat, index: int, place: _Place, begin: int) -> tuple[int, bool]:
+        """Where an answer begins, and whether the template asks for one so."""
+        is_behind_tool = index > 0 and chat.messages[index - 1]["role"] == "tool"
+        opening = self.template.opening_behind_tool if is_behind_tool else self.template.opening
+        at = chat.text.rfind(opening.header, begin, place.first) if opening.header else -1
+        if at >= 0:
+            length = opening.length(chat.text[at:])
+            return at + length, length == len(opening.prompt)
+        message = chat.messages[index]
+        if message.keys() <= {"role", "content", "weight", "name"}:
+            return place.first, not opening.prompt
+        # Calls and reasoning begin where a plain answer would.
+        plain = {"role": "assistant", "content": with_marks({"role": "", "content": "x"}).message["content"]}
+        messages = [*chat.messages[:index], plain, *chat.messages[index + 1 :]]
+        written = self._write(chat.row, messages, chat.tools).text
+        found = FOUND.search(written)
+        start = place.first if found is None else alike(chat.text[: place.first], written[: found.start()])
+        return start, not opening.prompt
+
+    def _ended(self, chat: _Chat, index: int, turn: _Turn) -> tuple[str, _Turn]:
+        """The text of the chat, and the turn with its end, if the template leaves that to a next turn."""
+        has_calls = bool(chat.messages[index].get("tool_calls"))
+        ending: AnswerEnd = self.template.call if has_calls else self.template.content
+        is_last = index + 1 == len(chat.messages)
+        if turn.has_end or not is_last or not ending.missing:
+            return chat.text, turn
+        text = chat.text.removesuffix(ending.left) + ending.missing
+        return text, _Turn(turn.start, len(text), turn.is_asked, has_end=True)
+
+    def _spans(self, chat: _Chat, index: int, place: _Place, turn: _Turn) -> list[Span]:
+        """What is learned of a turn: all of it, or what the template tells. Raises DataError if it tells too little."""
+        if chat.marks is None or place.written.marks is None:
+            return [(turn.start, turn.end)]
+        found = [one.span() for one in FOUND.finditer(place.written.text, *place.in_written)]
+        if not all(any(start <= at and to <= end for start, end in place.written.marks) for at, to in found):
+            raise chat.row.error(
+                f"the {{% generation %}} marks of the chat template leave out a part of the assistant's turn (message "
+                f"{index + 1}): correct the template, or remove the row."
+            )
+        spans: list[Span] = []
+        for start, end in chat.marks:
+            start, end = max(start, turn.start), min(end, turn.end)
+            if spans and start == spans[-1][1]:
+                spans[-1] = spans[-1][0], end
+            elif start < end:
+                spans.append((start, end))
+        if turn.has_end:  # marks may stand around the content alone
+            spans[-1] = spans[-1][0], turn.end
+        return spans
+
+    def _unknown_place(self, chat: _Chat, index: int) -> Exception:
+        return chat.row.error(
+            f"where the assistant's turn (message {index + 1}) stands in the text that the chat template of this "
+            "model writes cannot be told: remove the row, or use a template with {% generation %} marks."
         )
 
-    def _trimmed(self, text: str, span: Span) -> Span:
-        """What a template marks, without what stands before an answer and the space behind the token at its end."""
-        start, end = span
-        if text.startswith(self._prompt, start, end):
-            start += len(self._prompt)
-        closing = list(self._ends.finditer(text, start, end))
-        is_last = bool(closing) and not text[closing[-1].end() : end].strip()
-        return start, closing[-1].end() if is_last else end
+
+def _is_written(text: str, whole: str) -> bool:
+    """Does a text stand in another, perhaps spelled as JSON?"""
+    return text in whole or json.dumps(text, ensure_ascii=False)[1:-1] in whole or json.dumps(text)[1:-1] in whole
 
 
-@lru_cache
-def _prepared(template: str) -> tuple[str, bool]:
-    """The template with a fixed date, and whether it has marks."""
-    return _DATE.sub(_FIXED_DATE, template), MARKED_TEMPLATE.search(template) is not None
-
-
-def _one_of(words: set[str]) -> str:
-    """A pattern of these words; of none it matches nothing."""
-    return "(" + "|".join(map(re.escape, sorted(words, key=len, reverse=True))) + ")" if words else "(?!)()"
-
-
-def _alike(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _stand_ins(message: Message) -> list[Message]:
-    """The message with a sentinel in it, where templates write what is there: what it calls, or its content."""
-    by_content = {**message, "content": SENTINEL}
-    if not (calls := message.get("tool_calls")):
-        return [by_content]
-    return [{**message, "tool_calls": [call_with(calls[0], name=SENTINEL), *calls[1:]]}, by_content]
-
-
-def _spelled(message: Message) -> Message:
-    """The message with the arguments of its calls as JSON."""
-    calls = []
-    for call in message.get("tool_calls", ()):
-        told = call.get("function", call)["arguments"]
-        calls.append(call_with(call, arguments=told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)))
-    return {**message, "tool_calls": calls} if calls else message
+def _names(tools: Any) -> list[str]:
+    """Of functions that may be called."""
+    functions = [tool.get("function", tool) for tool in tools if isinstance(tool, Mapping)]
+    return [str(one["name"]) for one in functions if isinstance(one, Mapping) and "name" in one]

@@ -33,6 +33,8 @@ class Encoder(ABC):
     """A row with fewer tokens teaches nothing."""
     is_endless = False
     """Should a text end with a token that this tokenizer does not have, so that a model never learns to end one?"""
+    endless_remark = "the model will not learn to end a text: its tokenizer has no eos_token"
+    """What people are told then."""
     vocabulary_size: float = math.inf
     """Tokens from here on are unknown to the model."""
 

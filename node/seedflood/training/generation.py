@@ -9,10 +9,11 @@ from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
 from seedflood.training.chat import ChatEncoder, ask, end_tokens
-from seedflood.training.encoding import end_of
+from seedflood.training.encoding import Encoder, end_of
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.language_modelling import MarkedExample
 from seedflood.training.objectives.reward import PromptExample, Reward
+from seedflood.training.rows import Row
 from seedflood.training.tasks import Task
 
 Show = Callable[[str], None]
@@ -56,18 +57,28 @@ def write_samples(base: BaseModel, task: Task) -> list[Sample]:
             for one, right, answer in zip(asked, wanted, answers, strict=True)
         ]
     examples = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, MarkedExample)]
-    is_chat, samples = isinstance(task.encoder, ChatEncoder), []
-    wish = Wish(SAMPLE_TOKENS, is_chat=is_chat, seconds_max=SAMPLE_SECONDS)
-    for example in examples:
+    wish = Wish(SAMPLE_TOKENS, is_chat=isinstance(task.encoder, ChatEncoder), seconds_max=SAMPLE_SECONDS)
+    samples = []
+    for row, example in zip(task.validation_rows, examples, strict=False):
         begin = example.is_trained.index(True)
         end = begin + (*example.is_trained[begin:], False).index(False)
+        tokens = _asked_tokens(task.encoder, row, list(example.tokens[:begin]))
         pieces: list[str] = []
-        if begin:
-            _continue(base, list(example.tokens[:begin]), wish, pieces.append)
-            prompt = base.tokenizer.decode(example.tokens[:begin])
+        if tokens:
+            _continue(base, tokens, wish, pieces.append)
             wanted = base.tokenizer.decode(example.tokens[begin:end], skip_special_tokens=True)
-            samples.append(Sample(prompt, wanted, "".join(pieces)))
+            samples.append(Sample(base.tokenizer.decode(tokens), wanted, "".join(pieces)))
     return samples
+
+
+def _asked_tokens(encoder: Encoder, row: Row, trained: list[int]) -> list[int]:
+    """What a model is asked with for the first answer of a row. trained: what stands before it in the example, which is
+    the same but for some chats: those are asked as a user would, however they are trained."""
+    if not isinstance(encoder, ChatEncoder) or not trained:
+        return trained
+    asked = encoder.asked(row)
+    tokens: list[int] = encoder.tokenizer(asked, add_special_tokens=False, verbose=False)["input_ids"]
+    return tokens if len(tokens) < encoder.length_max else trained
 
 
 def write_on(base: BaseModel, prompt: str, wish: Wish, show: Show) -> list[int]:
@@ -87,32 +98,45 @@ def _continue(base: BaseModel, tokens: list[int], wish: Wish, show: Show) -> lis
     if wish.seed is not None:
         torch.manual_seed(wish.seed)
     tokens_1T = torch.tensor([tokens], device=base.device)
+    ends = _ends(base, wish)
     written_1T = base.model.generate(
         input_ids=tokens_1T,
         attention_mask=torch.ones_like(tokens_1T),
-        generation_config=_config(base, wish, room),
-        streamer=_Streamer(base.tokenizer, show),
+        generation_config=_config(base, wish, room, ends),
+        streamer=_Streamer(base.tokenizer, show, ends),
     )
     written: list[int] = written_1T[0, len(tokens) :].tolist()
     return written
 
 
 class _Streamer(TextStreamer):
-    def __init__(self, tokenizer: Any, show: Show) -> None:
+    """Shows neither the prompt nor the token that ends the text, which a tokenizer need not know as special."""
+
+    def __init__(self, tokenizer: Any, show: Show, ends: list[int]) -> None:
         super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=True)
         self._show = show
+        self._ends = ends
+
+    def put(self, value: Any) -> None:
+        is_prompt = self.next_tokens_are_prompt
+        if is_prompt or int(value.flatten()[-1]) not in self._ends:
+            super().put(value)  # type: ignore[no-untyped-call]
 
     def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
         self._show(text)
 
 
-def _config(base: BaseModel, wish: Wish, room: int) -> GenerationConfig:
-    """Plain sampling, whatever the folder of the model recommends; where texts end is the model's own, and turns of a
-    chat where the template ends them: models that were not made for chats end texts by another token."""
-    own, tokenizer = base.model.generation_config, base.tokenizer
-    end = own.eos_token_id if own.eos_token_id is not None else tokenizer.eos_token_id
-    own_ends = end if isinstance(end, list) else [] if end is None else [end]
-    ends = [*own_ends, *(end_tokens(tokenizer) if wish.is_chat else ())]
+def _ends(base: BaseModel, wish: Wish) -> list[int]:
+    """Where texts end is the model's own, and turns of a chat end where the template ends them: models that were not
+    made for chats end texts by another token."""
+    tokenizer = base.tokenizer
+    own = base.causal.ends or {tokenizer.eos_token_id} - {None}
+    return sorted(own.union(end_tokens(tokenizer) if wish.is_chat else ()))
+
+
+def _config(base: BaseModel, wish: Wish, room: int, ends: list[int]) -> GenerationConfig:
+    """Plain sampling, whatever the folder of the model recommends."""
+    tokenizer = base.tokenizer
     drawn = {"temperature": wish.temperature, "top_k": 0, "top_p": 1.0} if wish.temperature > 0 else {}
     return GenerationConfig(  # type: ignore[no-untyped-call]
         max_new_tokens=room,

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,10 +20,20 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
     base = load_model(name, device=device, dtype=dtype, adapter=adapter)
     base.digest = with_tokens(base.digest, base.tokenizer)
-    if run.objective.task == "chat":  # whoever loads an export ends texts by this, too
-        ends = base.causal.ends or {base.tokenizer.eos_token_id}
-        base.model.generation_config.eos_token_id = sorted(ends.union(end_tokens(base.tokenizer)) - {None}) or None
+    ends = base.causal.ends | _ends_learned(base.tokenizer, run.objective.task, is_first=not base.causal.ends)
+    if ends != base.causal.ends:  # whoever loads an export ends texts by these, too
+        base.model.generation_config.eos_token_id = sorted(ends)
     return base
+
+
+def _ends_learned(tokenizer: Any, task: str, *, is_first: bool) -> set[int]:
+    """The tokens with which a task teaches a model to end. is_first: the model itself knows none."""
+    if task not in ("chat", "completion", "reward") or tokenizer is None:
+        return set()
+    ends = set(end_tokens(tokenizer)) if task != "completion" else set()
+    if tokenizer.eos_token_id is not None and (is_first or task == "completion"):
+        ends.add(tokenizer.eos_token_id)
+    return ends
 
 
 def _usual_device() -> str:

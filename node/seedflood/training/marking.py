@@ -24,10 +24,11 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A text, and what is learned of it: spans in their order, apart from each other."""
+    """A text, and what is learned of it: spans in their order, apart from each other. remarks: see `Example`."""
 
     text: str
     spans: tuple[Span, ...]
+    remarks: tuple[str, ...] = ()
 
 
 class MarkedEncoder(Encoder):
@@ -70,9 +71,9 @@ class MarkedEncoder(Encoder):
             verbose=False,
         )
         found = zip(rows, marked, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-        return [self._example(row, tokens, _trained(offsets, one)) for row, one, tokens, offsets in found]
+        return [self._example(row, tokens, _trained(offsets, one), one.remarks) for row, one, tokens, offsets in found]
 
-    def _example(self, row: Row, tokens: list[int], is_trained: list[bool]) -> MarkedExample:
+    def _example(self, row: Row, tokens: list[int], is_trained: list[bool], remarks: tuple[str, ...]) -> MarkedExample:
         end = max((place + 1 for place, trained in enumerate(is_trained) if trained), default=0)
         tokens, is_trained = tokens[:end], is_trained[:end]
         if self.ends_with_text and not self.is_endless:
@@ -82,7 +83,7 @@ class MarkedEncoder(Encoder):
         is_cut = len(tokens) > self.length_max
         places = self._kept(tokens, is_trained) if is_cut else range(len(tokens))
         kept = tuple(tokens[place] for place in places), tuple(is_trained[place] for place in places)
-        return MarkedExample(kept[0], is_cut=is_cut, is_trained=kept[1])
+        return MarkedExample(kept[0], is_cut=is_cut, is_trained=kept[1], remarks=remarks)
 
     def _kept(self, tokens: list[int], is_trained: list[bool]) -> list[int]:
         """The places that are kept of a row that is too long: all up to the last end of an answer that fits. If none

@@ -42,10 +42,13 @@ class RewardEncoder(Encoder):
     def _writer(self) -> Writer:
         said, tokenizer = self.form.said, self.tokenizer
 
-        def decode(tokens: Sequence[int]) -> str:
-            return str(tokenizer.decode(tokens, skip_special_tokens=True))
-
         ends = {*end_tokens(tokenizer), tokenizer.eos_token_id}
+
+        def decode(tokens: Sequence[int]) -> str:
+            """Without the token that ended the text, which need not be a special one."""
+            said = tokens[:-1] if tokens and tokens[-1] in ends else tokens
+            return str(tokenizer.decode(said, skip_special_tokens=True))
+
         return Writer(decode, ends, self.pad_token, said.group, said.max_new_tokens, said.temperature)
 
     def check(self, row: Row) -> None:

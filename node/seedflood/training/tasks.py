@@ -6,6 +6,7 @@ have had. `formats` and `encoding` make examples of rows, `objectives` say what 
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -165,10 +166,15 @@ class Task:
             "tokens_per_row": round(len(tokens) / len(examples), 1),
             "unknown": round(sum(token == self.encoder.unknown_token for token in tokens) / max(1, len(tokens)), 3),
             "cut": sum(example.is_cut for example in examples),
-            "endless": self.encoder.is_endless,
-            "remarks": self.encoder.remarks(self.train_rows),
+            "remarks": [*self.encoder.remarks(self.train_rows), *self._remarks(examples)],
             "sample": _shortened(self.encoder.show(examples[0])),
         }
+
+    def _remarks(self, examples: Sequence[Example]) -> list[str]:
+        """What people should know of the rows besides, each with how many of them it is true of."""
+        counts = Counter(remark for example in examples for remark in example.remarks)
+        told = [remark.format(f"{count:,} of {len(examples):,}") for remark, count in sorted(counts.items())]
+        return [self.encoder.endless_remark, *told] if self.encoder.is_endless else told
 
     def _encoded(self, positions: Sequence[int]) -> list[Example]:
         missing = sorted(set(positions).difference(self._examples))
