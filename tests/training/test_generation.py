@@ -5,7 +5,7 @@ import torch
 from reference import FAMILIES, WORDS, make_task, some_updates, tiny_base, tiny_replica, tiny_settings
 
 from seedflood.errors import UsageError
-from seedflood.training.formats import CompletionFormat
+from seedflood.training.formats import ChatFormat, CompletionFormat
 from seedflood.training.generation import SAMPLES, Wish, write_on, write_samples
 
 PROMPT = "a film was good ."
@@ -132,3 +132,40 @@ def test_a_chat_prompt_has_the_date_that_chats_are_learned_with():
 def test_a_prompt_that_the_model_cannot_take_is_one_sentence(prompt, is_chat, said):
     with pytest.raises(UsageError, match=said):
         write_on(tiny_base(), prompt, Wish(5, is_chat=is_chat), lambda _: None)
+
+
+ASKING = (
+    "{% for one in messages %}{% if one.role == 'user' %}{{ one.content }} was {% else %}{{ one.content }}<|turn|>"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}it {% endif %}"
+)
+
+
+def base_with_end(end):
+    """A model of which answers end with a token that the tokenizer does not know as special."""
+    base, causal = base_of("llama", False)
+    base.tokenizer.add_tokens([f"word-{number}" for number in range(len(base.tokenizer), end)])
+    base.tokenizer.add_tokens(["<|turn|>"])
+    assert base.tokenizer.convert_tokens_to_ids("<|turn|>") == end
+    base.tokenizer.chat_template = ASKING
+    return base, causal
+
+
+def test_samples_of_chats_are_asked_as_users_ask_however_the_rows_are_trained():
+    base, _ = base_with_end(40)
+    rows = [{"messages": [{"role": "user", "content": "a film"}, {"role": "assistant", "content": "good"}]}]
+    task = make_task(tiny_settings(task="chat"), base.tokenizer, ChatFormat(), rows, rows)
+    (sample,) = write_samples(base, task)
+    pieces = []
+    write_on(base, "a film", Wish(32, is_chat=True), pieces.append)
+    assert sample.prompt.split() == ["a", "film", "was", "it"]
+    assert (sample.wanted.split()[0], sample.written) == ("good", "".join(pieces))
+
+
+def test_the_token_that_ends_an_answer_is_not_shown_though_it_is_no_special_one():
+    base, causal = base_of("llama", False)
+    with torch.inference_mode():
+        told = greedy(causal, base.tokenizer("a film was it")["input_ids"], 12)
+    base, _ = base_with_end(told[3])
+    pieces = []
+    assert write_on(base, "a film", Wish(12, is_chat=True), pieces.append) == told[: told.index(told[3]) + 1]
+    assert "turn" not in "".join(pieces)

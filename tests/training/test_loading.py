@@ -76,7 +76,9 @@ TURNS = (
 )
 
 
-@pytest.mark.parametrize(("task", "ends"), [("chat", ["</s>", "<|im_end|>"]), ("lm", ["</s>"])])
+@pytest.mark.parametrize(
+    ("task", "ends"), [("chat", ["</s>", "<|im_end|>"]), ("reward", ["</s>", "<|im_end|>"]), ("lm", ["</s>"])]
+)
 def test_a_model_that_learned_chats_is_exported_with_the_end_of_their_turns(tmp_path, task, ends):
     """Else servers go on beyond an answer: a model that was not made for chats ends its texts by another token."""
     tokenizer = tokenizer_of(TURNS)
@@ -88,6 +90,19 @@ def test_a_model_that_learned_chats_is_exported_with_the_end_of_their_turns(tmp_
     export_model(base, dict(base.model.state_dict()), tmp_path / "learned")
     told = GenerationConfig.from_pretrained(tmp_path / "learned").eos_token_id
     assert sorted(told if isinstance(told, list) else [told]) == sorted(tokenizer.convert_tokens_to_ids(ends))
+
+
+@pytest.mark.parametrize(("task", "ends"), [("completion", {"</s>", "<|im_end|>"}), ("lm", {"<|im_end|>"})])
+def test_a_model_that_learned_completions_ends_texts_as_they_did(tmp_path, task, ends):
+    """Its own end is another one, as of many models that were made for chats."""
+    tokenizer = tokenizer_of(None)
+    own = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(**shape, vocab_size=len(tokenizer), eos_token_id=own)
+    for one in (LlamaForCausalLM(config), tokenizer):
+        one.save_pretrained(tmp_path / "base")
+    base = load_base(RunSettings.of(model=str(tmp_path / "base"), task=task), NodeSettings(device="cpu"))
+    assert base.causal.ends == set(tokenizer.convert_tokens_to_ids(sorted(ends)))
 
 
 def test_the_embedded_task_may_have_other_rows_from_a_folder(offline, tmp_path):
