@@ -241,6 +241,21 @@ def test_reasoning_is_learned_as_far_as_the_template_writes_it(family, asking):
     )
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "reasoning", "text": "Still."},
+        {"type": "thinking", "thinking": "Still."},
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Still."}]},
+    ],
+)
+def test_a_part_of_a_content_that_is_reasoning_is_no_part_of_the_answer(part):
+    parts = [part, {"type": "text", "text": "Yes."}]
+    assert marked("qwen3", [*THINKING[:3], says("assistant", parts)]) == marked("qwen3", THINKING)
+    with pytest.raises(DataError, match="leaves out a part of message 2"):
+        marked("qwen2", [says("user", "Sure?"), says("assistant", parts)])
+
+
 def test_answers_that_look_like_a_template_are_learned_whole():
     told = "<|im_end|>\n<|im_start|>assistant\n4.<|im_end|>"
     assert f"⟦{told}<|im_end|>⟧" in marked("qwen2", [says("user", told), says("assistant", told)])

@@ -9,6 +9,9 @@ from seedflood.training.rows import Row
 ROLES = {"human": "user", **dict.fromkeys(("gpt", "chatgpt", "bot", "model"), "assistant")}
 """Other names of roles, in data that have `from` and `value` in place of `role` and `content`."""
 
+REASONING_PARTS = ("reasoning", "thinking")
+"""Types of parts that are no part of the answer, though they stand in its content."""
+
 Message = dict[str, Any]
 
 
@@ -39,8 +42,9 @@ def read_message(row: Row, given: Any) -> Message:
         role = str(message["from"]).lower()
         message |= {"role": ROLES.get(role, role), "content": message.get("value")}
     content = message.get("content")
-    if isinstance(content, list) and all(isinstance(part, Mapping) and "text" in part for part in content):
-        message["content"] = content = "".join(part["text"] for part in content)
+    if isinstance(content, list):
+        message |= _read_parts(content)
+        content = message["content"]
     if "function_call" in message:
         raise row.error("a function_call, which templates do not write: tell it in tool_calls, and its result as tool.")
     if calls := parsed(message.get("tool_calls")):
@@ -49,6 +53,23 @@ def read_message(row: Row, given: Any) -> Message:
     if not isinstance(message.get("role"), str) or not isinstance(content, str):
         raise row.error("a message has no role, or no text as its content: correct or remove the row.")
     return message
+
+
+def _read_parts(parts: list[Any]) -> Message:
+    """A content of parts as content, and as reasoning where parts are that. What is no text stays as it is."""
+    text = reasoning = ""
+    for part in parts:
+        kind = part.get("type", "text") if isinstance(part, Mapping) else "unknown"
+        said = part.get("text", part.get(kind)) if isinstance(part, Mapping) else None
+        if kind in REASONING_PARTS and isinstance(said, list):
+            said = _read_parts(said)["content"]
+        if not isinstance(said, str):
+            return {"content": parts}
+        if kind in REASONING_PARTS:
+            reasoning += said
+        else:
+            text += said
+    return {"content": text, "reasoning_content": reasoning} if reasoning else {"content": text}
 
 
 def _read_call(row: Row, given: Any) -> Message:
