@@ -295,6 +295,18 @@ def test_a_call_is_found_where_the_template_writes_its_name_once_more_beside_the
     )
 
 
+def test_a_call_without_arguments_is_learned_where_a_template_writes_each_by_itself():
+    """As that of GLM 4 MoE."""
+    template = (
+        "{% for one in messages %}<|{{ one.role }}|>{{ one.content }}"
+        "{% for call in one.tool_calls %}<tool_call>{{ call.function.name }}\n"
+        "{% for key, value in call.function.arguments.items() %}\n<key>{{ key }}</key>\n<value>{{ value }}</value>\n"
+        "{% endfor %}\n</tool_call>{% endfor %}{% if one.role == 'assistant' %}<|end|>{% endif %}{% endfor %}"
+    )
+    messages = [says("user", "2+2?"), says("assistant", "", tool_calls=[{"function": {"name": "now"}}])]
+    assert marked_by(template, messages).endswith("⟦<tool_call>now\n</tool_call><|end|>⟧")
+
+
 CHATML = (
     "{% for one in messages %}<|im_start|>{{ one.role }}\n"
     "{% if one.role == 'assistant' %}{% generation %}{{ one.content }}{% endgeneration %}"

@@ -217,6 +217,7 @@ class ChatEncoder(MarkedEncoder):
         end = len(chat.text) - alike(chat.text[::-1], behind[::-1])
         # Only around arguments of calls may a mark have other quotes than what it stands for.
         quotes = QUOTES_MAX if any(leaf.kind is LeafKind.CALL for leaf in leaves) else 0
+        end = max(start, end) if quotes else end  # a call without arguments has nothing between them
         if not (len(before) - start <= quotes and end - (len(chat.text) - len(behind)) <= quotes and start <= end):
             raise self._unknown_place(chat, index)
         return _Place(start, end, (first, last), written, missing, leaves[last_number].kind)
