@@ -68,6 +68,13 @@ def test_columns_tell_the_task(guess, row, task):
     assert guess({**row, "n": 1}, {**row, "n": 2}) == task
 
 
+def test_rows_of_alpaca_may_lack_an_input_and_bring_what_was_said_before(guess):
+    rows = [{"instruction": "a", "output": "b"}, {"instruction": "a", "input": "c", "output": "b"}]
+    assert guess(*rows) == {"task": "completion", "template": "{instruction}\n{input}\n", "label_column": "output"}
+    told = guess(*({**row, "system": "s", "history": [["q", "r"]]} for row in rows))
+    assert told["template"] == "{system}\n{history}{instruction}\n{input}\n"
+
+
 SAYS = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 
 
@@ -196,7 +203,6 @@ def test_labels_with_names_are_asked_for_by_these(tmp_path):
         ),
         ([{"text": "a", "label": "good"}, {"text": "b", "label": "good"}], 'one label in all rows, "good": add rows'),
         ([{"text": "a"}, {"text": "b", "label": "c"}, {"text": "b", "label": "d"}], 'nothing in column "label"'),
-        ([{"instruction": "a", "output": "b"}, {"instruction": "a", "input": "c", "output": "b"}], 'no column "input"'),
     ],
 )
 def test_what_columns_do_not_tell_must_be_said(guess, rows, words):

@@ -169,3 +169,30 @@ def test_the_live_model_measures_what_the_plain_one_does():
     replica = Replica(tiny_base("gpt2"), settings)
     assert replica.measure_gradient(0, task.objective, batch).loss == pytest.approx(loss, rel=1e-5)
     assert evaluate(replica.causal, task).loss == pytest.approx(evaluate(plain.causal, task).loss, rel=1e-5)
+
+
+def test_numbers_are_texts_and_what_was_said_before_is_written_line_by_line():
+    form = CompletionFormat("{system}\n{history}{instruction}\n{input}\n", "output")
+    told = shown(encoder_of(form=form), instruction="add", history=[["a", "b"]], system="s", output=4)
+    assert told == "s\na\nb\nadd\n\n⟦4</s>⟧"
+
+
+@pytest.mark.parametrize("end", ["</s>", "</s>\n"])
+def test_an_end_that_an_answer_brings_is_learned_once(end):
+    assert shown(encoder_of(), prompt="2+2= ", completion="4" + end) == "2+2= ⟦4</s>⟧"
+
+
+def test_a_beginning_that_a_prompt_brings_stands_there_once():
+    encoder = encoder_of()
+    start = encoder.tokenizer.bos_token_id
+    encoder.tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        "<s> $A", special_tokens=[("<s>", start)]
+    )
+    assert shown(encoder, prompt="<s>2+2= ", completion="4") == "<s>2+2= ⟦4</s>⟧"
+
+
+def test_a_completion_that_is_marked_is_left_out_and_counted():
+    rows = [*ROWS, {**ROWS[0], "train": False}, {**ROWS[1], "more": 1}]
+    told = make_task(tiny_settings(task="completion"), tiny_tokenizer(), CompletionFormat(), rows, ROWS).describe()
+    assert (told["rows"], told["unused"]) == (len(ROWS) + 1, ["more"])
+    assert "1 rows are left out" in understood(told)

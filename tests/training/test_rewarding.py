@@ -81,7 +81,7 @@ def test_messages_may_be_spelled_as_chats_that_are_learned_are():
     assert encoded({"prompt": asked, "answer": "x"}, tokenizer_of(TEMPLATE), length_max=512).tokens == known.tokens
 
 
-@pytest.mark.parametrize("row", [{"prompt": "a"}, {"answer": "b"}, {"prompt": 3, "answer": "b"}])
+@pytest.mark.parametrize("row", [{"prompt": "a"}, {"answer": "b"}, {"prompt": True, "answer": "b"}])
 def test_rows_without_a_prompt_or_what_the_score_needs_are_refused(row):
     with pytest.raises(DataError, match="line 1"):
         encoded(row)

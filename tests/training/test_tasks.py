@@ -125,7 +125,7 @@ def test_label_words_that_begin_with_the_same_token_are_refused():
         ('{"text": "a", "label": 0', "not valid JSON"),
         ('["text"]', "not a JSON object"),
         ({"txt": "a", "label": 0}, r'no column "text" \(columns: txt, label\)'),
-        ({"text": 5, "label": 0}, 'column "text" is not text'),
+        ({"text": [5], "label": 0}, 'column "text" is not text'),
         ({"text": "a", "label": 2}, 'label 2 in column "label" is unknown: it must be 0 to 1 or one of bad, good'),
         ({"text": "a", "label": -1}, "label -1"),
         ({"text": "a", "label": "awful"}, "label 'awful'"),
@@ -229,8 +229,8 @@ def test_blank_texts_are_left_out_and_a_single_token_is_learned_with_the_end_of_
     tokenizer = tiny_tokenizer()
     tokenizer.eos_token = "[bos]"
     task = make_task(tiny_settings(task="lm"), tokenizer, TextFormat(), rows, rows)
-    assert [words(example.tokens) for example in task.validation_examples] == ["film [bos]", "good film"]
-    assert {words(row) for row in task.batch(0, 0).tokens_BT.tolist()} == {"film [bos]", "good film"}
+    assert [words(example.tokens) for example in task.validation_examples] == ["film [bos]", "good film [bos]"]
+    assert {words(row) for row in task.batch(0, 0).tokens_BT.tolist()} == {"film [bos] [pad]", "good film [bos]"}
     with pytest.raises(DataError, match="validation rows, line 1: no text, as in all rows to evaluate on"):
         make_task(tiny_settings(task="lm"), tokenizer, TextFormat(), rows, rows[:1])
     with pytest.raises(DataError, match="line 2: has no text to learn from"):

@@ -22,7 +22,7 @@ from seedflood.training.formats import ChatFormat
 from seedflood.training.hub import first_line
 from seedflood.training.leaves import FOUND, LeafKind, StandIn, with_marks
 from seedflood.training.marking import Marked, MarkedEncoder
-from seedflood.training.messages import Message, is_learned, read_messages, read_tools
+from seedflood.training.messages import Message, is_learned, read_messages, read_tools, unread_keys
 from seedflood.training.rows import Row
 
 QUOTES_MAX = 64
@@ -129,6 +129,11 @@ class ChatEncoder(MarkedEncoder):
         if chat.tools and not all(name in text for name in _names(chat.tools)):
             remarks.add(TOOLS_LEFT_OUT)
         return Marked(text, tuple(spans), tuple(sorted(remarks)))
+
+    def remarks(self, rows: Sequence[Row]) -> list[str]:
+        template = self.tokenizer.get_chat_template(tools=[{}])
+        keys = sorted({key for row in rows for key in unread_keys(row, self.form.label_column, template)})
+        return [f"keys of messages that are not read: {', '.join(keys)}"] if keys else []
 
     def check(self, row: Row) -> None:
         self._chat(row)

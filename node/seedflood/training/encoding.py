@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from seedflood.errors import DataError, ModelError
-from seedflood.training.formats import Format, PromptFormat, TemplateFormat
+from seedflood.training.formats import OPTIONAL, Format, PromptFormat, TemplateFormat
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.classification import Classification
 from seedflood.training.objectives.language_modelling import LanguageModelling
@@ -57,7 +57,7 @@ class Encoder(ABC):
         self.form.check(row)
 
     def is_blank(self, row: Row) -> bool:
-        """Is a row that `check` has passed to be left out, because it has no text?"""
+        """Is a row to be left out, because it has no text or says that it is not learned?"""
         return False
 
     def remarks(self, rows: Sequence[Row]) -> list[str]:
@@ -102,7 +102,7 @@ class PlainEncoder(Encoder):
 
     def text(self, row: Row) -> str:
         """The template with the columns of a row in it."""
-        values = {column: text.strip() for column, text in row.texts(self.form.columns).items()}
+        values = {column: text.strip() for column, text in row.texts(self.form.columns, OPTIONAL).items()}
         return self.form.template.format_map(values).rstrip(" ")
 
     @abstractmethod
@@ -120,6 +120,7 @@ class PlainEncoder(Encoder):
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         encoded: list[list[int]] = self.tokenizer(texts, add_special_tokens=True, verbose=False)["input_ids"]
+        encoded = [tokens[begins_twice(self.tokenizer, tokens) :] for tokens in encoded]
         end = end_of(self.tokenizer)
         if end is None or self.tokenizer("")["input_ids"][-1:] != [end] or self._starts_with(end, encoded):
             return encoded
@@ -128,6 +129,11 @@ class PlainEncoder(Encoder):
     def _starts_with(self, token: int, encoded: list[list[int]]) -> bool:
         """Does this token begin every text and end none? In OPT one token stands for both ends."""
         return all(tokens[:1] == [token] and tokens[-1:] != [token] for tokens in encoded if len(tokens) > 1)
+
+
+def begins_twice(tokenizer: Any, tokens: Sequence[int]) -> bool:
+    """Does a text bring the token that the tokenizer puts before every text?"""
+    return tokenizer.bos_token_id is not None and [*tokens[:2]] == [tokenizer.bos_token_id] * 2
 
 
 def end_of(tokenizer: Any) -> int | None:
@@ -188,12 +194,19 @@ class TextEncoder(PlainEncoder):
     tokens_min = 2
     objective = LanguageModelling()
 
+    def __init__(self, tokenizer: Any, form: Format, length_max: int) -> None:
+        super().__init__(tokenizer, form, length_max)
+        self.is_endless = tokenizer.eos_token_id is None
+
     def is_blank(self, row: Row) -> bool:
-        return not any(row.columns[column].strip() for column in self.form.columns)
+        values = [row.columns.get(column) for column in self.form.columns]
+        return all(isinstance(value, str) and not value.strip() for value in values)
 
     def _example(self, tokens: list[int], row: Row) -> Example:
+        """A row is a whole text, and the model learns that it ends there."""
         end = self.tokenizer.eos_token_id
-        return super()._example([*tokens, end] if len(tokens) == 1 and end is not None else tokens, row)
+        is_ended = end is None or (len(tokens) > 1 and tokens[-1] == end)
+        return super()._example(tokens if is_ended else [*tokens, end], row)
 
     def _shorten(self, tokens: list[int]) -> list[int]:
         return tokens[: self.length_max]

@@ -5,6 +5,7 @@ compressed. The files of a folder belong to the splits that their names tell (`t
 """
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -35,6 +36,9 @@ CHATS = "messages", "conversations"
 
 REPEATED = 100
 """A first line whose cell stands in its column again, in more than one row of so many, is a row."""
+
+LOOKED_AT = 1024
+"""So many bytes of a file tell whether it is a list."""
 
 SAVED = ("dataset_dict.json", "state.json")
 """In a folder that `datasets` has saved."""
@@ -115,11 +119,16 @@ def _complaint(path: Path, error: Exception) -> str:
 def _read_json_lines(path: Path) -> Table:
     """One object per line, or a list of objects as in .json."""
     with _open(path) as lines:
-        if lines.peek(1)[:1] == b"[":
+        if _is_list(lines.peek(LOOKED_AT)[:LOOKED_AT]):
             return _read_json(path)
         numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
         parsed = ((_parse(line, path, number), number, _has_halves(line)) for number, line in numbered if line)
         return Table([_checked(columns, path, number, has_halves=halves) for columns, number, halves in parsed])
+
+
+def _is_list(head: bytes) -> bool:
+    """Does a file that begins so hold one list, perhaps behind the mark of a byte order?"""
+    return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def _parse(text: bytes, path: Path, line: int = 1) -> Any:
@@ -157,7 +166,7 @@ def _read_json(path: Path) -> Table:
     try:
         whole = _parse(text, path)
     except DataError:
-        if text.startswith(b"["):
+        if _is_list(text[:LOOKED_AT]):
             raise
         return _read_json_lines(path)
     rows = _rows_of(whole)
@@ -223,10 +232,9 @@ def _read_text(path: Path) -> Table:
 
 
 def _read_parquet(path: Path) -> Table:
-    import datasets
     import pyarrow.parquet
 
-    return of_dataset(datasets.Dataset(datasets.table.InMemoryTable(pyarrow.parquet.read_table(path))), str(path))
+    return _of_arrow(pyarrow.parquet.read_table(path), str(path))
 
 
 def _read_arrow(path: Path) -> Table:
@@ -251,7 +259,30 @@ def of_dataset(found: Any, name: str) -> Table:
     """The rows of a data set of the library `datasets`. name: what stands in errors in place of a file."""
     named = {column: getattr(feature, "names", None) for column, feature in found.features.items()}
     names = {column: tuple(labels) for column, labels in named.items() if labels}
-    return Table(rows_in_memory(found, name), names)
+    return Table(_rows_of_arrow(found.with_format("arrow")[:], name), names)
+
+
+def _of_arrow(table: Any, name: str) -> Table:
+    """The rows of a table; the library `datasets` leaves the names of labels in its description."""
+    told = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = told.get("info", {}).get("features", {})
+    names = {
+        column: tuple(one["names"]) for column, one in features.items() if isinstance(one, dict) and "names" in one
+    }
+    return Table(_rows_of_arrow(table, name), names)
+
+
+def _rows_of_arrow(table: Any, name: str) -> list[Row]:
+    """Images and sounds, which are bytes, are not decoded: no task reads them. A table gives all objects of a column
+    every key that one of them has, so keys of nothing are left out."""
+    rows = table.to_pylist(maps_as_pydicts="lossy")
+    return rows_in_memory(({key: _without_none(value) for key, value in row.items()} for row in rows), name)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(one) for key, one in value.items() if one is not None}
+    return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 
 def _open(path: Path) -> io.BufferedReader:

@@ -15,9 +15,13 @@ from typing import Any
 from seedflood import embedded
 from seedflood.config import EMBEDDED, ObjectiveSettings
 from seedflood.errors import ConfigError
+from seedflood.training.messages import as_list, role_of
 from seedflood.training.rewards.scores import columns_of
 from seedflood.training.rows import Row, Splits, Table, choose_splits
 from seedflood.training.sources import read_embedded, read_hub
+
+OPTIONAL = ("system", "history", "input", "context")
+"""Columns of a template that a row may lack, as rows of Alpaca do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Format:
 
     def check(self, row: Row) -> None:
         """Raises DataError if a row has not the columns, or no label, that this format reads."""
-        row.texts(self.columns)
+        row.texts(self.columns, OPTIONAL)
 
     def check_names(self, table: Table) -> None:
         """Raises DataError if a table that names its labels counts them in another order than this format."""
@@ -132,15 +136,16 @@ class RewardFormat(TemplateFormat):
         """The prompt, if it is a chat that goes on."""
         column = self.columns[0]
         value = row.columns.get(column)
+        value = as_list(value) if isinstance(value, Mapping) else value
         return value if isinstance(value, list) and self.template == f"{{{column}}}" else None
 
     def check(self, row: Row) -> None:
         messages = self.messages(row)
-        texts = list(row.texts(self.columns).values()) if messages is None else []
+        texts = list(row.texts(self.columns, OPTIONAL).values()) if messages is None else []
         if not (messages or any(text.strip() for text in texts)):
             raise row.error("the prompt is empty: give it text, or remove the row.")
         last = messages[-1] if messages else None
-        if isinstance(last, Mapping) and {last.get("role"), last.get("from")} & {"assistant", "gpt", "bot"}:
+        if isinstance(last, Mapping) and "assistant" in map(role_of, (last.get("role"), last.get("from"))):
             raise row.error(
                 "the last message is the assistant's, who is to write now: remove it, and put what is right into "
                 f'column "{self.label_column}".'

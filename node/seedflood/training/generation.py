@@ -9,7 +9,7 @@ from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
 from seedflood.training.chat import ChatEncoder, ask, end_tokens
-from seedflood.training.encoding import Encoder, end_of
+from seedflood.training.encoding import Encoder, begins_twice, end_of
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.language_modelling import MarkedExample
 from seedflood.training.objectives.reward import PromptExample, Reward
@@ -152,6 +152,7 @@ def _config(base: BaseModel, wish: Wish, room: int, ends: list[int]) -> Generati
 def _tokens(tokenizer: Any, prompt: str) -> list[int]:
     """Without the end of a text that some tokenizers append."""
     tokens: list[int] = tokenizer(prompt, verbose=False)["input_ids"]
+    tokens = tokens[begins_twice(tokenizer, tokens) :]
     if not tokens:
         raise UsageError("the prompt is empty: give some text.")
     return tokens[:-1] if len(tokens) > 1 and tokens[-1] == end_of(tokenizer) else tokens

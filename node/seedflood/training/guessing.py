@@ -13,6 +13,7 @@ from seedflood.config import READ_BY, read_objective
 from seedflood.errors import ConfigError, DataError
 from seedflood.training.files import CHATS
 from seedflood.training.formats import choose_format
+from seedflood.training.messages import as_list
 from seedflood.training.rows import Splits
 from seedflood.training.sources import read_data
 
@@ -111,6 +112,8 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
     if not is_prompted and prompt and (answer := _first_of(ANSWERS, columns)):
         context = _first_of(CONTEXTS, columns)
         template = f"{{{prompt}}}\n" + (f"{{{context}}}\n" if context else "")
+        template = ("{history}" if "history" in columns else "") + template
+        template = ("{system}\n" if "system" in columns else "") + template
         return {"task": "completion", "template": template, "label_column": answer}
     label: str | None = said.get("label_column") or _label_column(splits, is_prompted=is_prompted)
     strings = [name for name, value in columns.items() if isinstance(value, str) and name != label]
@@ -177,6 +180,7 @@ def _chat_column(columns: Mapping[str, Any]) -> str | None:
 
 def _is_chat(value: Any) -> bool:
     """A list of messages."""
+    value = as_list(value) if isinstance(value, Mapping) else value
     keys = [{*one} for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
     return 0 < len(keys) == len(value) and all(one >= {"role", "content"} or one >= {"from", "value"} for one in keys)
 

@@ -12,8 +12,9 @@ from itertools import groupby
 from typing import Any
 
 from seedflood.errors import ModelError
-from seedflood.training.encoding import MARKS, Encoder
-from seedflood.training.formats import ChatFormat, CompletionFormat
+from seedflood.training.encoding import MARKS, Encoder, begins_twice
+from seedflood.training.formats import OPTIONAL, ChatFormat, CompletionFormat
+from seedflood.training.messages import is_left_out
 from seedflood.training.objectives.language_modelling import MarkedExample, MarkedModelling
 from seedflood.training.objectives.objective import Example
 from seedflood.training.rows import Row
@@ -49,6 +50,9 @@ class MarkedEncoder(Encoder):
         self.label_column = form.label_column
         self.is_endless = self.ends_with_text and tokenizer.eos_token_id is None
 
+    def is_blank(self, row: Row) -> bool:
+        return is_left_out(row)
+
     @abstractmethod
     def mark(self, row: Row) -> Marked:
         """The text of a row, and what is learned of it. Raises DataError."""
@@ -76,6 +80,8 @@ class MarkedEncoder(Encoder):
     def _example(self, row: Row, tokens: list[int], is_trained: list[bool], remarks: tuple[str, ...]) -> MarkedExample:
         end = max((place + 1 for place, trained in enumerate(is_trained) if trained), default=0)
         tokens, is_trained = tokens[:end], is_trained[:end]
+        if begins_twice(self.tokenizer, tokens) and not self.has_own_beginning:
+            tokens, is_trained = tokens[1:], is_trained[1:]
         if self.ends_with_text and not self.is_endless:
             tokens, is_trained = [*tokens, self.tokenizer.eos_token_id], [*is_trained, True]
         if not any(is_trained[1:]):
@@ -108,14 +114,16 @@ class CompletionEncoder(MarkedEncoder):
     ends_with_text = True
 
     def mark(self, row: Row) -> Marked:
-        texts = row.texts(self.form.columns)
+        texts = row.texts(self.form.columns, OPTIONAL)
         prompt = self.form.template.format_map(texts)
         text = prompt + texts[self.form.label_column]
+        if (end := self.tokenizer.eos_token) and text.rstrip().endswith(end):
+            text = text.rstrip().removesuffix(end)  # it is put there, anyway
         return Marked(text, ((len(prompt), len(text)),))
 
     def check(self, row: Row) -> None:
         super().check(row)
-        if not (row.columns[self.form.label_column] or "").strip():
+        if not row.texts(self.form.columns, OPTIONAL)[self.form.label_column].strip():
             raise row.error(f'nothing in column "{self.form.label_column}", which is learned: remove the row.')
 
 

@@ -1,13 +1,33 @@
 """Messages of a chat as rows have them, and in the one form that templates know: role and content, perhaps calls."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from seedflood.training.rows import Row
+from seedflood.training.rows import Row, as_text
 
-ROLES = {"human": "user", **dict.fromkeys(("gpt", "chatgpt", "bot", "model"), "assistant")}
-"""Other names of roles, in data that have `from` and `value` in place of `role` and `content`."""
+ROLES = {
+    **dict.fromkeys(("system", "user", "assistant", "tool"), None),
+    **dict.fromkeys(("human", "prompter"), "user"),
+    **dict.fromkeys(("gpt", "chatgpt", "bot", "chatbot", "model", "ai", "function_call", "tool_call"), "assistant"),
+    **dict.fromkeys(("observation", "function", "function_response", "tool_response", "tool_result"), "tool"),
+}
+"""Names of roles in small letters, and what they mean in a template; None: the same."""
+
+ROLES_OF_CALLS = ("function_call", "tool_call")
+"""What these say is a call of a tool, as JSON."""
+
+LEARNED_IF = {
+    **dict.fromkeys(("weight", "train", "trainable", "training", "loss", "loss_mask", "loss_weight"), True),
+    **dict.fromkeys(("masked", "is_masked"), False),
+}
+"""Keys of a message or of a row that tell whether it is learned, and by which value it is."""
+
+MARK_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+READ_KEYS = {"role", "content", "from", "value", "weight", "tool_calls", "tool_call_id", "reasoning_content"}
+"""Of a message; a template may read others."""
 
 REASONING_PARTS = ("reasoning", "thinking")
 """Types of parts that are no part of the answer, though they stand in its content."""
@@ -17,7 +37,7 @@ Message = dict[str, Any]
 
 def read_messages(row: Row, column: str) -> list[Message]:
     """The messages of a row of which some are learned, with text as their content. Raises DataError."""
-    given = parsed(row.columns.get(column))
+    given = as_list(row.columns.get(column))
     if not isinstance(given, list) or not all(isinstance(one, Mapping) for one in given):
         found = ", ".join(sorted(map(str, row.columns)))
         raise row.error(
@@ -25,6 +45,7 @@ def read_messages(row: Row, column: str) -> list[Message]:
             '[{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}.'
         )
     messages = [read_message(row, one) for one in given]
+    _mark_by_row(row, given, messages)
     if not any(map(is_learned, messages)):
         roles = ", ".join(dict.fromkeys(message["role"] for message in messages)) or "none"
         raise row.error(
@@ -38,16 +59,29 @@ def read_messages(row: Row, column: str) -> list[Message]:
 def read_message(row: Row, given: Any) -> Message:
     """A message with a role, and with text as its content. Raises DataError."""
     message: Message = _without_none(given) if isinstance(given, Mapping) else {}
-    if "role" not in message and "from" in message:
-        role = str(message["from"]).lower()
-        message |= {"role": ROLES.get(role, role), "content": message.get("value")}
+    role = message.pop("from", None)
+    said = message.pop("value", None)
+    role, said = message.get("role", role), message.get("content", said)
+    if isinstance(role, str) and role.strip().lower() in ROLES_OF_CALLS:
+        calls = as_list(said)
+        message |= {"tool_calls": calls if isinstance(calls, list) else [calls]}
+        said = ""
+    elif isinstance(said, Mapping) and role_of(role) == "tool":
+        said = json.dumps(said, ensure_ascii=False)
+    text = as_text(said)
+    message |= {"role": role_of(role), "content": said if text is None else text}
+    is_marked = _is_marked(row, message)
+    for key in LEARNED_IF:
+        message.pop(key, None)
+    if is_marked is False:
+        message["weight"] = 0
     content = message.get("content")
     if isinstance(content, list):
         message |= _read_parts(content)
         content = message["content"]
     if "function_call" in message:
         raise row.error("a function_call, which templates do not write: tell it in tool_calls, and its result as tool.")
-    if calls := parsed(message.get("tool_calls")):
+    if calls := as_list(message.get("tool_calls")):
         message |= {"content": content or "", "tool_calls": [_read_call(row, one) for one in calls]}
         content = message["content"]
     if not isinstance(message.get("role"), str) or not isinstance(content, str):
@@ -74,12 +108,85 @@ def _read_parts(parts: list[Any]) -> Message:
 
 def _read_call(row: Row, given: Any) -> Message:
     """A call of a tool, of which OpenAI's files have the arguments as JSON. Raises DataError."""
-    function = given.get("function", given) if isinstance(given, Mapping) else {}
+    given = _without_none(given) if isinstance(given, Mapping) else {}
+    function = given.get("function", given)
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise row.error("a call of a tool has no name: correct or remove the row.")
     arguments = function.get("arguments") or {}
     told = parsed(arguments)
     return call_with(given, arguments=told if isinstance(told, Mapping) else arguments)
+
+
+def role_of(name: Any) -> Any:
+    """The role that a template knows by another name."""
+    small = name.strip().lower() if isinstance(name, str) else None
+    return (ROLES[small] or small) if small in ROLES else name
+
+
+def row_marks(row: Row) -> dict[str, bool | list[bool]]:
+    """What the columns of a row say about whether it is learned: all of it, or each of its messages. A column of such a
+    name with other values is none."""
+    found: dict[str, bool | list[bool]] = {}
+    for name in LEARNED_IF.keys() & row.columns.keys():
+        value = parsed(row.columns[name])
+        marks = [_mark(one) for one in (value if isinstance(value, list) else [value])]
+        known = [mark is LEARNED_IF[name] for mark in marks if mark is not None]
+        if known and len(known) == len(marks):
+            found[name] = known if isinstance(value, list) else known[0]
+    return found
+
+
+def is_left_out(row: Row) -> bool:
+    """Does the row say that nothing of it is learned?"""
+    return any(mark is False for mark in row_marks(row).values())
+
+
+def unread_keys(row: Row, column: str, template: str) -> set[str]:
+    """Keys of the messages of a row that neither this module nor the template reads."""
+    given = as_list(row.columns.get(column))
+    keys = {str(key) for one in given for key, value in one.items() if value is not None}
+    keys -= READ_KEYS | LEARNED_IF.keys()
+    return {key for key in keys if not re.search(rf"[.'\"]{re.escape(key)}\b", template)}
+
+
+def _mark_by_row(row: Row, given: list[Any], messages: list[Message]) -> None:
+    """Notes which messages a list of marks beside them leaves out: it has one for each message, or for each turn of the
+    assistant. Raises DataError."""
+    answers = [one for one in messages if one["role"] == "assistant"]
+    for name, marks in row_marks(row).items():
+        if not isinstance(marks, list):
+            continue
+        marked = messages if len(marks) == len(messages) else answers
+        if len(marks) != len(marked):
+            raise row.error(
+                f'column "{name}" has {len(marks)} marks for {len(messages)} messages: give one to each, or to each '
+                "turn of the assistant."
+            )
+        for message, is_marked in zip(marked, marks, strict=True):
+            if not is_marked:
+                message["weight"] = 0
+
+
+def _is_marked(row: Row, message: Message) -> bool | None:
+    """Whether a message says that it is learned; None: nothing. Raises DataError."""
+    found: dict[str, bool] = {}
+    for name in LEARNED_IF.keys() & message.keys():
+        mark = _mark(message[name])
+        if mark is None:
+            raise row.error(
+                f'a message has {message[name]!r} as "{name}", which is 1 (or true) or 0 (or false): correct it.'
+            )
+        found[name] = mark is LEARNED_IF[name]
+    if len(set(found.values())) > 1:
+        raise row.error(f"the marks of a message contradict each other ({', '.join(sorted(found))}): correct them.")
+    return next(iter(found.values()), None)
+
+
+def _mark(value: Any) -> bool | None:
+    """A boolean, a number or a word as a mark; None: it is none."""
+    if isinstance(value, str):
+        return MARK_WORDS.get(value.strip().lower())
+    return bool(value) if value in (0, 1) else None
 
 
 def is_learned(message: Message) -> bool:
@@ -95,14 +202,23 @@ def is_empty(message: Message) -> bool:
 
 def read_tools(row: Row) -> Any:
     """What may be called in a chat; None if nothing may."""
-    return _without_none(parsed(row.columns.get("tools"))) or None
+    tools = as_list(row.columns.get("tools"))
+    return ([parsed(one) for one in tools] if isinstance(tools, list) else tools) or None
 
 
-def _without_none(value: Any) -> Any:
-    """Without the keys that a table of messages gives to all of them, although few have them."""
-    if isinstance(value, Mapping):
-        return {key: _without_none(one) for key, one in value.items() if one is not None}
-    return [_without_none(one) for one in value] if isinstance(value, list) else value
+def _without_none(value: Mapping[str, Any]) -> Message:
+    """Without keys of nothing. What is below them is data: arguments and tools may have null."""
+    return {key: one for key, one in value.items() if one is not None}
+
+
+def as_list(value: Any) -> Any:
+    """What may be told as JSON, or as an object of lists of equal length, as older versions of `datasets` write it."""
+    value = parsed(value)
+    if not isinstance(value, Mapping) or not value or not all(isinstance(one, list) for one in value.values()):
+        return value
+    if len({len(one) for one in value.values()}) > 1:
+        return value
+    return [dict(zip(value, cells, strict=True)) for cells in zip(*value.values(), strict=True)]
 
 
 def parsed(value: Any) -> Any:

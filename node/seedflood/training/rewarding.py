@@ -5,8 +5,8 @@ from typing import Any
 
 from seedflood.errors import ModelError
 from seedflood.training.chat import ask, end_tokens
-from seedflood.training.encoding import MARKS, Encoder
-from seedflood.training.formats import RewardFormat
+from seedflood.training.encoding import MARKS, Encoder, begins_twice
+from seedflood.training.formats import OPTIONAL, RewardFormat
 from seedflood.training.hub import first_line
 from seedflood.training.messages import read_message
 from seedflood.training.objectives.objective import Example
@@ -64,8 +64,13 @@ class RewardEncoder(Encoder):
 
     def _example(self, row: Row) -> PromptExample:
         messages, tokenizer = self.form.messages(row), self.tokenizer
-        prompt = self._chat(row, messages) if messages else self.form.template.format_map(row.texts(self.form.columns))
+        prompt = (
+            self._chat(row, messages)
+            if messages
+            else self.form.template.format_map(row.texts(self.form.columns, OPTIONAL))
+        )
         tokens: list[int] = tokenizer(prompt, add_special_tokens=messages is None, verbose=False)["input_ids"]
+        tokens = tokens[begins_twice(tokenizer, tokens) :]
         if messages is None and len(tokens) > 1 and tokens[-1] == tokenizer.eos_token_id:
             tokens = tokens[:-1]  # some tokenizers end every text
         is_cut = len(tokens) > self.length_max

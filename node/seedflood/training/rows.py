@@ -3,8 +3,10 @@ file and line."""
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from seedflood.errors import DataError
@@ -26,24 +28,46 @@ class Row:
         """A DataError that says where."""
         return DataError(f"{self.path}, line {self.line}: {problem}")
 
-    def texts(self, columns: Collection[str]) -> dict[str, str]:
-        """What stands in these columns. Of several, one with nothing in it (null) counts as empty. Raises DataError if
-        one is missing, or is not text."""
+    def texts(self, columns: Collection[str], optional: Collection[str] = ()) -> dict[str, str]:
+        """What stands in these columns; numbers as they are written. Of several, one with nothing in it (null) counts
+        as empty, and so does an optional one that is missing. Raises DataError if one is missing, or is not text."""
+        found_texts: dict[str, str] = {}
         for column in columns:
             value = self.columns.get(column)
-            is_empty = value is None and column in self.columns and len(columns) > 1
-            if not isinstance(value, str) and not is_empty:
+            is_empty = value is None and (column in optional or column in self.columns) and len(columns) > 1
+            text = "" if is_empty else as_text(value)
+            if text is not None:
+                found_texts[column] = text
+            else:
                 found = ", ".join(map(str, self.columns))
                 problem = f'no column "{column}"' if column not in self.columns else f'column "{column}" is not text'
                 raise self.error(
                     f"{problem} (columns: {found}): correct the row, or task, template or column of the run."
                 )
-        return {column: self.columns[column] or "" for column in columns}
+        return found_texts
 
     def spelled(self, names: Iterable[str] | None = None) -> bytes:
         """The columns, or those of these names, as bytes, which are equal if the columns are."""
         columns = self.columns if names is None else {name: self.columns.get(name) for name in names}
         return json.dumps(dict(columns), sort_keys=True, default=str).encode()
+
+
+def as_text(value: Any) -> str | None:
+    """A text or a number as text, and pairs of texts (the history of a chat before a row) line by line; None: it is
+    none of these."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return str(value) if math.isfinite(value) else None
+    is_history = isinstance(value, list) and all(isinstance(one, list) for one in value)
+    if not is_history or not all(isinstance(text, str) for pair in value for text in pair):
+        return None
+    return "".join(f"{text}\n" for pair in value for text in pair)
+
+
+def names_of(rows: Iterable[Row]) -> list[str]:
+    """The columns that any of the rows has."""
+    return list(dict.fromkeys(name for row in rows for name in row.columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,12 @@ from seedflood.training.formats import (
     TextFormat,
     choose_format,
 )
-from seedflood.training.marking import CompletionEncoder
+from seedflood.training.marking import CompletionEncoder, MarkedEncoder
+from seedflood.training.messages import row_marks
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
 from seedflood.training.rewarding import RewardEncoder
-from seedflood.training.rows import Row, Splits, Table, without_copies
+from seedflood.training.rows import Row, Splits, Table, names_of, without_copies
 from seedflood.training.shards import Shard, choose_rows, parse_shard
 from seedflood.training.sources import read_data, read_embedded
 
@@ -75,7 +76,9 @@ class Task:
         self.run_seed = settings.seed
         self.batch_size = settings.batch_size
         for row in (*train, *validation):
-            encoder.check(row)
+            if not encoder.is_blank(row):
+                encoder.check(row)
+        self._left_out = sum(map(encoder.is_blank, train))
         blank = next((row for row in validation if encoder.is_blank(row)), None)
         train, validation = ([row for row in rows if not encoder.is_blank(row)] for rows in (train, validation))
         if blank is not None and not validation:
@@ -149,7 +152,8 @@ class Task:
         """What was understood of the rows, for people to check before anything is trained. Raises DataError."""
         looked_at = range(min(LOOKED_AT, len(self.train_rows)))
         examples = self._encoded(looked_at)
-        here, besides = self.train_rows[0].columns, self.encoder.besides
+        here, besides = names_of(self.train_rows), self.encoder.besides
+        marks = {name for row in self.train_rows for name in row_marks(row)}
         tokens = [token for example in examples for token in example.tokens]
         columns = [name for name in self.encoder.reads if name in here or name not in besides]
         return {
@@ -161,7 +165,11 @@ class Task:
             "held_out": self.copies is not None,
             "copies": self.copies or 0,
             "columns": columns,
-            "unused": [str(name) for name in here if name not in columns],
+            "unused": [
+                str(name)
+                for name in here
+                if name not in columns and (name not in marks or not isinstance(self.encoder, MarkedEncoder))
+            ],
             "looked_at": len(examples),
             "tokens_per_row": round(len(tokens) / len(examples), 1),
             "unknown": round(sum(token == self.encoder.unknown_token for token in tokens) / max(1, len(tokens)), 3),
@@ -174,6 +182,8 @@ class Task:
         """What people should know of the rows besides, each with how many of them it is true of."""
         counts = Counter(remark for example in examples for remark in example.remarks)
         told = [remark.format(f"{count:,} of {len(examples):,}") for remark, count in sorted(counts.items())]
+        if self._left_out:
+            told.append(f"{self._left_out:,} rows are left out, as they are blank or marked not to be learned")
         return [self.encoder.endless_remark, *told] if self.encoder.is_endless else told
 
     def _encoded(self, positions: Sequence[int]) -> list[Example]:
@@ -202,13 +212,14 @@ def load_task(
     Raises DataError or ConfigError.
     """
     splits = read_rows(settings.objective, data)
-    form = choose_format(settings.objective, splits.train.rows[0].columns)
+    form = choose_format(settings.objective, dict.fromkeys(names_of(splits.train.rows)))
     form.check_names(splits.train)
     form.check_names(splits.validation)
     encoder = make_encoder(settings.objective, tokenizer, form, vocabulary_size)
     if splits.copies is not None:
         for row in splits.validation.rows:
-            encoder.check(row)  # rows that lack what is read look like copies
+            if not encoder.is_blank(row):
+                encoder.check(row)  # rows that lack what is read look like copies
         splits = without_copies(splits, encoder.reads, data or settings.objective.task)
     train, validation = splits.train.rows, splits.validation.rows
     return Task(encoder, train, validation, settings, parse_shard(shard), copies=splits.copies)

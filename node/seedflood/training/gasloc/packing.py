@@ -43,12 +43,21 @@ def pack(rows: Sequence[Row], encoder: TextEncoder) -> Tensor:
     tokenizer = encoder.tokenizer
     first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     beginning = [] if first is None else [first]
+    last = tokenizer.eos_token_id
+    ending = [] if last in (None, first) else [last]  # else the next text's beginning is this one's end
     parts: list[numpy.ndarray[Any, numpy.dtype[numpy.int32]]] = []
     for start in range(0, len(rows), TEXTS_AT_ONCE):
         texts = [encoder.text(row) for row in rows[start : start + TEXTS_AT_ONCE]]
         encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        parts.extend(numpy.array(beginning + tokens, dtype=numpy.int32) for tokens in encoded)
+        parts.extend(numpy.array(_between(beginning, tokens, ending), dtype=numpy.int32) for tokens in encoded)
     return _rows_of(parts, encoder.length_max)
+
+
+def _between(beginning: list[int], tokens: list[int], ending: list[int]) -> list[int]:
+    """A text with its first and last token, of which it may bring its own."""
+    starts = bool(beginning) and tokens[:1] == beginning
+    ends = bool(ending) and tokens[-1:] == ending
+    return ([] if starts else beginning) + tokens + ([] if ends else ending)
 
 
 def pack_marked(rows: Sequence[Row], encoder: MarkedEncoder) -> Tensor:
