@@ -19,7 +19,7 @@ Anyone can tell made-up losses, so no origin decides alone:
 - Each has one vote, and a vote is bounded (`RISE_MAX`).
 - At least three origins have to be in both blocks (or all clients, if a run has fewer), and more than half of those who
   are in either.
-- Of two origins both have to lose more. Doubled losses, which differ by half between batches, are then seen after 210
+- Of two origins both have to lose more. Doubled losses, which differ by half between batches, are then seen after 192
   steps instead of 45, and one of the two can prevent control.
 - With `participants` a block is made of whole turns, in each of which everyone measures once. Whose turn it is follows
   from its key, and a key can be chosen.
