@@ -32,6 +32,10 @@ def folder(tmp_path):
     del said["rope_parameters"], said["dtype"]
     older = {"rope_theta": 500000.0, "rope_scaling": None, "torch_dtype": "bfloat16", "transformers_version": "4.40.0"}
     (tmp_path / "base/config.json").write_text(json.dumps(said | older))
+    said = json.loads((tmp_path / "base/tokenizer_config.json").read_text())
+    del said["backend"]
+    older = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (tmp_path / "base/tokenizer_config.json").write_text(json.dumps(said | older))
     (tmp_path / "base/special_tokens_map.json").write_text('{"eos_token": "</s>"}')
     (tmp_path / "base/tokenizer.model").write_bytes(b"\x0a\x0b")
     return tmp_path / "base"
@@ -59,6 +63,23 @@ def test_everything_beside_the_weights_is_as_the_base_model_has_it(folder):
     assert before == {name: (out / name).read_bytes() for name in before}
     kept = told(folder) | {"torch_dtype": "float32", "dtype": "float32", "tie_word_embeddings": False}
     assert told(out) == kept
+
+
+def test_what_version_5_has_written_is_told_in_the_words_of_version_4_too(folder):
+    said = told(folder)
+    del said["rope_theta"], said["rope_scaling"]
+    scaled = {"rope_type": "linear", "factor": 4.0, "rope_theta": 500000.0}
+    (folder / "config.json").write_text(json.dumps(said | {"rope_parameters": scaled}))
+    change(folder, "tokenizer_config.json", tokenizer_class="TokenizersBackend", backend="tokenizers", is_local=True)
+    before = load_model(str(folder))
+    out = exported(folder)
+    assert told(out)["rope_parameters"] == scaled
+    assert told(out)["rope_theta"] == 500000.0
+    assert told(out)["rope_scaling"] == {"rope_type": "linear", "factor": 4.0}
+    assert told(out, "tokenizer_config.json")["tokenizer_class"] == "PreTrainedTokenizerFast"
+    after = load_model(str(out))
+    assert after.model.config.rope_parameters == before.model.config.rope_parameters
+    assert after.tokenizer("a b").input_ids == before.tokenizer("a b").input_ids
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

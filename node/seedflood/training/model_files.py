@@ -2,7 +2,8 @@
 
 transformers 5 reads what version 4 wrote, and writes it in a form that version 4, and others, read as another model:
 they miss `rope_theta` and do not know the class of the tokenizer. So an export has the files of its base model as they
-were, and changes only what is no longer true. A base model without such files (GGUF) is written by transformers.
+were, and changes only what is no longer true. What version 5 has written gets the words of version 4 besides. A base
+model without such files (GGUF) is written by transformers.
 """
 
 import json
@@ -48,7 +49,8 @@ def write_model_files(model: Any, tokenizer: Any, read: Mapping[str, bytes], fol
     written = _load(folder, MODEL_FILE)
     told = _parsed(read, MODEL_FILE)
     if told.get("model_type") != written["model_type"]:  # none, or of a model of which this is the part for texts
-        told = written | {"use_cache": True} | _older_rope(written)
+        told = written | {"use_cache": True}
+    told = _older_rope(told) | told
     told |= {"architectures": written["architectures"], "tie_word_embeddings": is_tied(model)}
     told |= {"dtype": dtype, "torch_dtype": dtype}  # the word of version 5, and that of all others
     _dump(_without(told, *UNTRUE), folder, MODEL_FILE)
@@ -81,8 +83,12 @@ def _write_tokenizer(tokenizer: Any, read: Mapping[str, bytes], folder: Path) ->
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-    if TOKENIZER_SETTINGS in files and "auto_map" in (told := _load(folder, TOKENIZER_SETTINGS)):
-        _dump(_without(told, "auto_map"), folder, TOKENIZER_SETTINGS)
+    if TOKENIZER_SETTINGS not in files:
+        return
+    told = _load(folder, TOKENIZER_SETTINGS)
+    kept = _older_tokenizer(_without(told, "auto_map"))
+    if kept != told:
+        _dump(kept, folder, TOKENIZER_SETTINGS)
 
 
 def _older_rope(config: Json) -> Json:
