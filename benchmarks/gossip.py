@@ -32,6 +32,7 @@ from seedflood.training.gasloc.outer import Mixed
 from seedflood.training.gasloc.trainer import Trainer
 from seedflood.training.gasloc.worker import LocalSteps
 from seedflood.transport.budget import Use
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings
 
@@ -99,7 +100,7 @@ class GossipHost(Shell):
         self._orders = Compute(self.run, self.drive, work.begin, self._heard)
         self.driver = Driver(self.node, self._journal, self, self.put, self, self._loop.time)
         self._orders.driver = self.driver
-        self.links = Links(LinkSettings(listen, has_contents=True), self)
+        self.links = Links(LinkSettings(listen, has_contents=True), self, credentials=Credentials(identity))
         self._resident_before = 0
         self._mixing = -1
         self._probing = asyncio.create_task(self._probe())

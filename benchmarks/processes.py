@@ -118,12 +118,11 @@ class Cluster:
         *,
         run: Mapping[str, Any],
         node: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        tls: Mapping[str, Any] | None = None,
         niceness: int = 0,
         through: Mapping[tuple[int, int], int] | None = None,
     ) -> None:
-        """edges: (who dials, whom). run: keys of [run] and its tables, by bare names; node, tls: of [node], [tls];
-        a sequence has those of each node.
+        """edges: (who dials, whom). run: keys of [run] and its tables, by bare names; node: of [node]; a
+        sequence has those of each node.
 
         No node is started before it is told so.
         through: the ports that are dialled in place of the listening ones, by edge: those of a proxy.
@@ -139,7 +138,6 @@ class Cluster:
             sections = {
                 "run": RunSettings.place({**SECTIONS["run"], **run}),
                 "node": {**SECTIONS["node"], **own, "shard": f"{k + 1}/{nodes}", **each[k]},
-                "tls": tls or {},
             }
             dialled = [(through or {}).get((a, b), ports[b]) for a, b in edges if a == k]
             (folder / "peers.toml").write_text(_peers_toml(sections, dialled))

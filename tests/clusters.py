@@ -156,12 +156,11 @@ class Closed:
         daemon.enrol(roster)
 
 
-class SecuredCluster(Cluster):
-    """With TLS on loopback, too. tls: settings of one node beside that; pins: public keys by name of the peer."""
+class PinnedCluster(Cluster):
+    """pins: public keys by name of the peer."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.tls: dict[str, bool] = {"loopback": True}
         self.pins: dict[str, bytes] = {}
 
     def settings(self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any]) -> Settings:
@@ -170,4 +169,4 @@ class SecuredCluster(Cluster):
             entry.model_copy(update={"origin": self.pins[peer].hex() if peer in self.pins else None})
             for entry, peer in zip(settings.peers, peers, strict=True)
         )
-        return settings.model_copy(update={"tls": settings.tls.model_copy(update=self.tls), "peers": pinned})
+        return settings.model_copy(update={"peers": pinned})

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from seedflood.config import NodeSettings, RunSettings, Settings, TlsSettings
+from seedflood.config import NodeSettings, RunSettings, Settings
 from seedflood.config.tables import AlgorithmSettings
 from seedflood.operations.console import Console
 from seedflood.operations.subject import LinkState
@@ -91,7 +91,7 @@ class StrangeNode:
 def strange_settings(folder: Path) -> Settings:
     run = StrangeRun(name="strangers", clients=4, steps=100)
     node = NodeSettings(name="alpha", state=folder, http="127.0.0.1:0")
-    return Settings.model_construct(run=run, node=node, peers=(), tls=TlsSettings())
+    return Settings.model_construct(run=run, node=node, peers=())
 
 
 async def open_console(folder: Path, node: StrangeNode) -> Console:

@@ -186,7 +186,7 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
     assert load_settings(None).run.steps == 400
 
 
-SETTINGS_MAX = 65
+SETTINGS_MAX = 64
 
 GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
 
@@ -307,18 +307,17 @@ def test_link_local_addresses_and_names_of_the_system_are_addresses(write, addre
     assert load_settings(write(f'[[peers]]\naddress = "{address}"\n')).peers[0].address == address
 
 
-@pytest.mark.parametrize(
-    ("tls", "covered"),
-    [
-        ("", {"10.0.0.2:7070", "0.0.0.0:7070"}),
-        ("loopback = true", {"10.0.0.2:7070", "0.0.0.0:7070", "127.0.0.1:9"}),
-    ],
-)
-def test_links_beyond_this_machine_are_secured(write, tls, covered):
-    text = '[node]\nlisten = "0.0.0.0:7070"\n[[peers]]\naddress = "10.0.0.2:7070"\n[[peers]]\naddress = "127.0.0.1:9"\n'
-    settings = load_settings(write(f"{text}[tls]\n{tls}\n"))
-    addresses = {settings.node.listen, *(peer.address for peer in settings.peers)}
-    assert {one for one in addresses if settings.tls.covers(one)} == covered
+@pytest.mark.parametrize("tls", ["", "loopback = true"])
+def test_a_file_of_before_that_secures_all_links_is_taken(write, tls):
+    assert load_settings(write(f'[node]\nname = "a"\n[tls]\n{tls}\n')).node.name == "a"
+
+
+@pytest.mark.parametrize("tls", ["loopback = false", "insecure = true"])
+def test_a_file_that_asks_for_links_in_plain_text_is_refused_in_one_sentence(write, tls):
+    with pytest.raises(
+        ConfigError, match=r"peers.toml: \[tls\] is gone, because every link is secured[^\n]*take it out\.$"
+    ):
+        load_settings(write(f"[tls]\n{tls}\n"))
 
 
 GONE = {
@@ -326,7 +325,6 @@ GONE = {
     "run.seedflood": ["warmup_steps", "weight_decay", "tell", "bits"],
     "run.gasloc": ["warmup_steps", "weight_decay", "schedule", "optimizer"],
     "node": ["when_finished", "log_level", "gradient_checkpointing"],
-    "tls": ["insecure"],
 }
 """Keys that were settings before."""
 

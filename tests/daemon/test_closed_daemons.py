@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clusters import Closed, Cluster, SecuredCluster
+from clusters import Closed, Cluster, PinnedCluster
 from seedflood.errors import ConfigError, RemovedError, RunMismatchError
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
@@ -306,7 +306,7 @@ async def test_in_a_bounded_run_a_host_that_is_down_keeps_no_epoch_open_and_take
 
 @pytest.fixture
 async def secured(tmp_path: Path) -> AsyncIterator[Closed]:
-    cluster = SecuredCluster(tmp_path)
+    cluster = PinnedCluster(tmp_path)
     yield Closed(cluster, tmp_path)
     await cluster.close()
 

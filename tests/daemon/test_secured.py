@@ -1,9 +1,9 @@
-"""Whole nodes whose links are secured by TLS; and what is said of nodes whose links are not."""
+"""Whole nodes on links that TLS secures, as all are: certificates change, and who is not expected is not linked."""
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusters import SecuredCluster
+from clusters import PinnedCluster
 from seedflood.identity import Identity
 
 RUN = {"clients": 2, "steps": 60}
@@ -18,7 +18,7 @@ def metrics_of(text):
 
 
 async def test_nodes_train_together_over_tls_while_certificates_change(tmp_path):
-    cluster = SecuredCluster(tmp_path)
+    cluster = PinnedCluster(tmp_path)
     try:
         a = await cluster.start("a", [], RUN, {"then": "serve"})
         cluster.pins = {"a": a.identity.public_key}
@@ -36,7 +36,7 @@ async def test_nodes_train_together_over_tls_while_certificates_change(tmp_path)
 
 
 async def test_a_host_that_is_not_the_pinned_one_is_not_linked(tmp_path):
-    cluster = SecuredCluster(tmp_path)
+    cluster = PinnedCluster(tmp_path)
     try:
         a = await cluster.start("a", [], RUN)
         cluster.pins = {"a": Identity.generate().public_key}

@@ -152,26 +152,13 @@ def test_everyone_is_linked_and_only_hosts_that_can_be_reached_are_dialled(reach
     assert all(len(dials[host.name]) == min(DIALLED, reachable) for host in hosts if host.address is None)
 
 
-def test_hosts_at_loopback_addresses_can_link(tmp_path):
-    """They listen at all addresses, so by TLS; who dials a loopback address would not, by default."""
-    found(parse_hosts(["a=127.0.0.1:7070", "b=127.0.0.1:7071"]), {}, tmp_path / "run")
-    for name in ("a", "b"):
-        settings = load_course(tmp_path / "run" / name / "peers.toml")[0].settings
-        assert settings.tls.covers(settings.node.listen)
-        assert all(settings.tls.covers(peer.address) for peer in settings.peers)
-
-
 def test_every_key_is_explained(tmp_path):
     found(parse_hosts(TEXTS), {}, tmp_path / "run")
     text = (tmp_path / "run" / "beta" / "peers.toml").read_text()
     lines = text.partition("[[peers]]")[0].splitlines()
     assert all(lines[k - 1].startswith("#") for k, line in enumerate(lines) if " = " in line and line[0] != "#")
-    layer = {"run": {"name": "x"}, "tls": {"loopback": True}, "peers": [{"address": "a:1"}, {"address": "b:1"}]}
+    layer = {"run": {"name": "x"}, "peers": [{"address": "a:1"}, {"address": "b:1"}]}
     path = tmp_path / "peers.toml"
     path.write_text(explain(layer))
     settings = load_settings(path)
-    assert (settings.run.name, settings.tls.loopback, [one.address for one in settings.peers]) == (
-        "x",
-        True,
-        ["a:1", "b:1"],
-    )
+    assert (settings.run.name, [one.address for one in settings.peers]) == ("x", ["a:1", "b:1"])

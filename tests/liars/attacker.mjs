@@ -7,23 +7,20 @@ import crypto from "node:crypto";
 import http2 from "node:http2";
 import net from "node:net";
 import tls from "node:tls";
-import grpc from "@grpc/grpc-js";
-import { Key, Link, Run } from "./protocol.mjs";
+import { Key, Link, Run, SERVER_NAME } from "./protocol.mjs";
 
 const [protoPath, facts, address, http, kind] = process.argv.slice(2);
 const run = new Run(protoPath, JSON.parse(facts));
 const key = new Key(Buffer.from(run.facts.seed, "hex"));
-const SERVER_NAME = "seedflood";
 const own = { ca: run.facts.tls.authority, cert: run.facts.chain, key: run.facts.key };
-const credentials = grpc.credentials.createSsl(...[own.ca, own.key, own.cert].map((one) => Buffer.from(one)));
-const options = { "grpc.ssl_target_name_override": SERVER_NAME, "grpc.max_send_message_length": 256 << 20 };
+const options = { "grpc.max_send_message_length": 256 << 20 };
 const said = { kind, links: 0, sent: 0, ends: [], opened: 0, closed: 0 };
 const rest = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 const PATIENCE = 20_000;
 
 // A link on which this work is done after a hello. Resolves when the daemon has ended it.
 async function attack(work, { hello = {}, seconds = PATIENCE / 1000, where = address } = {}) {
-  const link = new Link(run, where, { credentials, options });
+  const link = new Link(run, where, { options });
   const heard = new Promise((resolve) => link.call.once("data", resolve));
   await link.write(run.hello(key, { name: run.facts.name, ...hello }));
   await Promise.race([heard, link.until, rest(PATIENCE)]);

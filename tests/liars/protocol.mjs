@@ -6,7 +6,10 @@ import loader from "@grpc/proto-loader";
 
 export const STEP_MAX = Number.MAX_SAFE_INTEGER;
 const OPTIONS = { keepCase: true, longs: String, oneofs: true };
-const CHANNEL = { "grpc.use_local_subchannel_pool": 1, "grpc.max_send_message_length": 64 << 20 };
+export const SERVER_NAME = "seedflood";
+const CHANNEL = {
+  "grpc.use_local_subchannel_pool": 1, "grpc.max_send_message_length": 64 << 20, "grpc.ssl_target_name_override": SERVER_NAME,
+};
 
 const raw = (bytes) => bytes;
 
@@ -83,8 +86,10 @@ export class Run {
 
 // A stream on which frames are bytes. `until` ends with it; `frames` counts what came.
 export class Link {
-  // credentials, options: of the channel; plain text if left out.
-  constructor(run, address, { reads = true, credentials = grpc.credentials.createInsecure(), options = {} } = {}) {
+  // The facts of the run have the certificate that is shown. options: of the channel.
+  constructor(run, address, { reads = true, options = {} } = {}) {
+    const { tls, key, chain } = run.facts;
+    const credentials = grpc.credentials.createSsl(...[tls.authority, key, chain].map((one) => Buffer.from(one)));
     this.run = run;
     this.client = new grpc.Client(address, credentials, { ...CHANNEL, ...options });
     this.call = this.client.makeBidiStreamRequest("/seedflood.wire.Flood/Link", raw, raw, new grpc.Metadata());

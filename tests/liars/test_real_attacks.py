@@ -11,7 +11,6 @@ Floods of valid frames: `test_real_liars.py`.
 import json
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from ledgers import Ledger
-from members import HERE
+from members import HERE, secrets_of
 from processes import Host, Hosts, ring
 from watching import Look, Watch, facts_of, http_address, look, run_client
 
@@ -35,7 +34,6 @@ from seedflood.operations.client import node_in
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
-from seedflood.transport import certificates
 from seedflood.transport.door import HALF_OPEN_MAX
 
 PERIOD = 25
@@ -93,20 +91,13 @@ class Swarm:
             "another": _seed((hosts[2].settings.node.state / KEY_FILE).read_bytes()),
             "run_before": bytes(32).hex(),
             "roster": _spelled(operator.roster),
-            "tls": {
-                "authority": certificates.authority().decode(),
-                "extension": certificates.EXTENSION.dotted_string,
-                "valid_seconds": certificates.VALID_SECONDS,
-            },
         }
 
     def facts(self, *, is_listed: bool = True) -> dict[str, Any]:
         """What an attacker knows. It has a key that nobody has seen yet, with its certificate."""
         key = self._members.pop() if is_listed else Ed25519PrivateKey.generate()
-        own = certificates.issue(Identity(key), time.time())
-        secret = {"seed": key.private_bytes_raw().hex(), "key": own.key_pem.decode(), "chain": own.chain_pem.decode()}
         name = f"mallory{len(self._members)}" if is_listed else "stranger"
-        return self._facts | secret | {"name": name}
+        return self._facts | secrets_of(key) | {"name": name}
 
     def attack(
         self, kind: str, facts: dict[str, Any] | None = None, *, meanwhile: Callable[[], None] = lambda: None
@@ -179,7 +170,7 @@ def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp("attacks")
     made, operator = Hosts(folder), Operator(folder / "roster.json")
     run = RUN | {"operator": operator.identity.public_key.hex()}
-    hosts = made.make(3, ring(3), run, NODE | {"roster": str(operator.path)}, tls={"loopback": True})
+    hosts = made.make(3, ring(3), run, NODE | {"roster": str(operator.path)})
     members = [Ed25519PrivateKey.generate() for _ in range(MEMBERS)]
     listed = {f"mallory{k}": Identity(key) for k, key in enumerate(members)}
     for host in hosts:

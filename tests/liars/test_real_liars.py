@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from members import HERE
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from members import HERE, secrets_of
 from processes import Host, Hosts, ring
 from watching import Watch, facts_of, look, run_client
 
@@ -64,7 +65,7 @@ def swarm(packages: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             host.wait_for("progress", step=host.step + 100)
         after, lateness = watch.finish()
         assert all(one.is_ready for one in after)
-        facts = facts_of(hosts[0]) | {"seed": SEED.hex(), "origins": origins}
+        facts = facts_of(hosts[0]) | secrets_of(Ed25519PrivateKey.from_private_bytes(SEED)) | {"origins": origins}
         yield Swarm(hosts, json.dumps(facts), watch.memory, max(lateness))
     finally:
         made.close()

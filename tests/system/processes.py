@@ -211,10 +211,8 @@ class Hosts:
         *,
         addresses: Sequence[str] = (),
         spaces: Sequence[str] = (),
-        tls: dict[str, Any] | None = None,
     ) -> list[Host]:
-        """addresses, spaces: where they listen, in which network namespaces; default: ports of this machine.
-        tls: `[tls]`."""
+        """addresses, spaces: where they listen, in which network namespaces; default: ports of this machine."""
         addresses = addresses or [f"127.0.0.1:{port}" for port in reserve_ports(count)]
         for k in range(count):
             folder = self.folder / f"h{k}"
@@ -231,7 +229,6 @@ class Hosts:
                     "progress_seconds": 0,
                 }
                 | (node or {}),
-                "tls": tls or {},
             }
             text = spell(sections)
             for j in sorted({a + b - k for a, b in edges if k in (a, b)}):

@@ -38,7 +38,7 @@ class Course:
         first = {"name": "first", "steps": 200, "clients": both} | closed
         second = {"name": "second", "steps": 60, "clients": count} | closed
         usual = {"roster": "1.json", "then": "second.toml", "patience_seconds": 0.0}
-        made = hosts.make(count, ring(count), first, usual | node, tls={"loopback": True})
+        made = hosts.make(count, ring(count), first, usual | node)
         keys = [Identity.load_or_create(host.folder / "state" / KEY_FILE).public_key for host in made]
         entries = tuple(Entry(host.name, key) for host, key in zip(made, keys, strict=True))
         for host in made:

@@ -6,6 +6,7 @@ import http.client
 import json
 import signal
 import socket
+import time
 
 import grpc
 import pytest
@@ -13,8 +14,10 @@ from forks import run_command
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seedflood.errors import ExitCode
+from seedflood.identity import Identity
 from seedflood.operations.eventlog import BROKEN
 from seedflood.operations.http_address import find_http_address
+from seedflood.transport import certificates
 
 pytestmark = pytest.mark.system
 
@@ -33,7 +36,11 @@ def get(host, path):
 
 
 def is_serving(host):
-    with grpc.insecure_channel(host.settings.node.listen) as channel:
+    """What gRPC's health service says to anyone with a certificate."""
+    own = certificates.issue(Identity.generate(), time.time())
+    secrets = grpc.ssl_channel_credentials(certificates.authority(), own.key_pem, own.chain_pem)
+    options = [("grpc.ssl_target_name_override", certificates.SERVER_NAME)]
+    with grpc.secure_channel(host.settings.node.listen, secrets, options) as channel:
         answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
     return answer.status == health_pb2.HealthCheckResponse.SERVING
 

@@ -63,7 +63,7 @@ def make_proxied(make_node):
 
     def make(name, proxy="", *, is_secured=True):
         identity = Identity.generate()
-        credentials = Credentials(identity, covers=lambda _: is_secured, proxy_of=lambda _: proxy)
+        credentials = Credentials(identity, is_plain=not is_secured, proxy_of=lambda _: proxy)
         return make_node(name, identity=identity, credentials=credentials)
 
     return make

@@ -60,7 +60,7 @@ async def test_an_address_where_nobody_answers_is_told_as_that(make_node, unused
 async def test_where_another_host_answers_is_not_the_address_of_this_one(make_node) -> None:
     def secured(name):
         identity = Identity.generate()
-        return make_node(name, identity=identity, credentials=Credentials(identity, covers=lambda _: True))
+        return make_node(name, identity=identity, credentials=Credentials(identity))
 
     b, other = await secured("b").start(), await secured("other").start()
     a = secured("a")

@@ -32,9 +32,9 @@ DAY = datetime.timedelta(days=1)
 def make_secured(make_node):
     """Makes nodes that speak TLS, each with a key of its own."""
 
-    def make(name, *, clock=time.time, covers=lambda address: True, **settings):
+    def make(name, *, clock=time.time, is_plain=False, **settings):
         identity = Identity.generate()
-        credentials = Credentials(identity, clock=clock, covers=covers)
+        credentials = Credentials(identity, clock=clock, is_plain=is_plain)
         node = make_node(name, identity=identity, credentials=credentials, **settings)
         node.identity, node.credentials = identity, credentials
         return node
@@ -85,8 +85,8 @@ async def tapped(address) -> AsyncIterator[tuple[str, bytearray]]:
 
 @pytest.mark.parametrize("is_secured", [True, False])
 async def test_what_is_said_on_a_secured_link_cannot_be_read(make_secured, is_secured):
-    a = await make_secured("gladiolus", covers=lambda address: is_secured).start()
-    b = await make_secured("begonia", covers=lambda address: is_secured).start()
+    a = await make_secured("gladiolus", is_plain=not is_secured).start()
+    b = await make_secured("begonia", is_plain=not is_secured).start()
     async with tapped(b.address) as (address, seen):
         a.dial(address)
         await a.until(lambda: b.origin in a.linked)
@@ -328,17 +328,16 @@ async def test_a_certificate_is_renewed_while_links_stay(make_secured, what):
     assert not any(call[0] == "disconnected" for call in (*a.calls, *b.calls))
 
 
-async def test_a_host_in_plain_text_and_one_with_tls_are_told_that_they_differ(make_secured, make_node, caplog):
-    """And so are hosts whose clocks differ by so much that the dialler refuses the certificate."""
+async def test_a_dialler_says_why_a_handshake_was_ended(make_secured, make_node, caplog):
+    """By something that speaks no TLS, or by one of two hosts whose clocks differ too much."""
     secured, plain = await make_secured("secured").start(), await make_node("plain").start()
     early = await make_secured("early", clock=lambda: time.time() + 3 * 86_400).start()
     said = asyncio.Queue()
     caplog.handler.addFilter(lambda record: said.put_nowait(record.getMessage()) or True)
     for dialler, other, words in [
-        (secured, plain, "it answers in plain text, and this host expects TLS"),
-        (plain, secured, "if it expects TLS, [tls] must be alike"),
+        (secured, plain, "it answers without TLS, so it is no seedflood of this release"),
         (secured, early, "its certificate is not valid; compare the clocks"),
-        (early, secured, "compare [tls] and the clocks"),
+        (early, secured, "it has ended the TLS handshake; compare the clocks"),
     ]:
         dialler.dial(other)
         assert words in await asyncio.wait_for(said.get(), 20)

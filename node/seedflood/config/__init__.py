@@ -21,7 +21,6 @@ from seedflood.config.load import combine, detach, load_settings, read_layer, re
 from seedflood.config.node import (
     SERVE,
     NodeSettings,
-    TlsSettings,
     check_address,
     divide_data,
     is_loopback,

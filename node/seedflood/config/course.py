@@ -1,8 +1,8 @@
 """A course: runs that the same hosts train one after the other, in one process and with one key.
 
-`[node] then` names the file of the next run. That file has its own `[run]`. Settings of `[node]`, `[[peers]]` and
-`[tls]` that it does not have are taken from the file before it, except those that belong to one run. Its model may be
-"previous": the result of the run before it. Where a host keeps that is not a part of the run's id.
+`[node] then` names the file of the next run. That file has its own `[run]`. Settings of `[node]` and `[[peers]]` that
+it does not have are taken from the file before it, except those that belong to one run. Its model may be "previous":
+the result of the run before it. Where a host keeps that is not a part of the run's id.
 
 The folder of a run says that this host has come to it. It is made at the handover, inside the first run's state folder,
 and a host begins with the last run that has one.

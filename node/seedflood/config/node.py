@@ -1,4 +1,4 @@
-"""Settings of one host: `[node]`, `[[peers]]` and `[tls]`. They may differ between the hosts of a run. Relative paths
+"""Settings of one host: `[node]` and `[[peers]]`. They may differ between the hosts of a run. Relative paths
 begin where the file is."""
 
 import ipaddress
@@ -185,16 +185,6 @@ class PeerSettings(Section):
         None,
         description="Its public key, as `seedflood keygen` prints it: no other host is accepted here.",
     )
-
-
-class TlsSettings(Section):
-    """`[tls]`: how links are protected. Addresses beyond this machine are secured by TLS, those of loopback are not."""
-
-    loopback: bool = Field(False, description="TLS on this machine, too: for addresses that are ends of a tunnel.")
-
-    def covers(self, address: str) -> bool:
-        """Are links at this address secured?"""
-        return self.loopback or not is_loopback(address)
 
 
 def divide_data(data: str) -> tuple[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from pydantic import create_model, model_validator
 
-from seedflood.config.node import NodeSettings, PeerSettings, TlsSettings
+from seedflood.config.node import NodeSettings, PeerSettings
 from seedflood.config.run import RunSettings
 from seedflood.config.tables import AlgorithmSettings, Section, sections_of
 
@@ -17,7 +17,6 @@ SECTIONS: dict[str, type[Section]] = {
     **{f"run.{name}": table for name, table in sections_of(RunSettings).items()},
     "node": NodeSettings,
     "peers": PeerSettings,
-    "tls": TlsSettings,
 }
 """The tables of peers.toml."""
 
@@ -37,13 +36,22 @@ class Settings(Section):
     run: RunSettings = RunSettings()
     node: NodeSettings = NodeSettings()
     peers: tuple[PeerSettings, ...] = ()
-    tls: TlsSettings = TlsSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pass_over_tls(cls, tables: Any) -> Any:
+        """Files of before may say that links on this machine are secured, too: now all are."""
+        if not isinstance(tables, dict) or "tls" not in tables:
+            return tables
+        if tables["tls"] not in ({}, {"loopback": True}):
+            raise ValueError("[tls] is gone, because every link is secured, on this machine, too: take it out")
+        return {name: table for name, table in tables.items() if name != "tls"}
 
     def changes_until_restart(self, after: Self) -> list[str]:
         """The settings in which `after` differs and which no reload takes up: all but `[[peers]]` and the roster."""
         return [
             f"{name}.{key}"
-            for name, table in (("run", self.run), ("node", self.node), ("tls", self.tls))
+            for name, table in (("run", self.run), ("node", self.node))
             for key, value in table
             if value != getattr(getattr(after, name), key) and key != "roster"
         ]

@@ -34,7 +34,6 @@ HEADINGS = {
     "run": "# --- The run: equal on all hosts. `seedflood config check` prints its id. ---\n",
     "node": "# --- This host ---\n",
     "peers": "# --- Whom it dials. The key of each is pinned: nobody else is accepted at its address. ---\n",
-    "tls": "# --- How links are protected ---\n",
 }
 
 COMPLETE_MAX = 4
@@ -176,7 +175,6 @@ def _own(
     dialled = plan_dials(hosts)[host.name]
     return {
         "node": node,
-        **({"tls": {"loopback": True}} if is_on_this_machine(hosts) else {}),  # who listens at all addresses
         "peers": [{"address": one.address, "origin": keys[one.name].hex()} for one in dialled],
     }
 

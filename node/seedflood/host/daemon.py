@@ -84,9 +84,7 @@ class Daemon(Owner):
         self.tell = self.hub.tell
         self.gate = self.enrolment.gate
         self.ended: asyncio.Future[None] = self.loop.create_future()
-        self.credentials = Credentials(
-            self.identity, covers=self.settings.tls.covers, proxy_of=self.settings.node.proxy_of
-        )
+        self.credentials = Credentials(self.identity, proxy_of=self.settings.node.proxy_of)
         self.links = self._make_links(self._stage)
         incarnation = self.engine.journal.next_incarnation(at_least=int(time.time()))
         shell = Shell(self.identity, self.gate, self.hub, self.links, self, self.run, self.drive, self.loop.time)

@@ -1,6 +1,8 @@
-"""How channels and ports are secured, and who is at the other end: in plain text, or by mutual TLS (`certificates`).
+"""How channels and ports are secured, and who is at the other end: by mutual TLS (`certificates`), on loopback, too.
 
-An address is secured or plain; there is no fallback from one to the other, for somebody in between could ask for it.
+An address does not tell where it leads: one of loopback may be the end of a tunnel or a published port, and a port at
+all addresses is one of loopback, too. So one rule holds for all, and there is no fallback that somebody in between
+could ask for.
 
 A certificate holds for 30 days and is renewed after 15, and by SIGHUP; links that are open stay.
 """
@@ -41,18 +43,16 @@ class Way(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Credentials:
-    """Mutual TLS at every address that it covers, plain text at the others. The certificate renews itself. handshakes:
-    those of TLS that others have begun."""
+    """Mutual TLS. The certificate renews itself. handshakes: those of TLS that others have begun. is_plain: no TLS, for
+    tests and for measurements of what TLS costs; daemons have no setting for it."""
 
     _signer: Identity
     _: KW_ONLY
-    covers: Callable[[str], bool] = lambda address: True
-    """Is this address secured?"""
+    is_plain: bool = False
     proxy_of: Callable[[str], str] = lambda address: ""
     """The HTTP proxy by which this address is dialled; "": none."""
     clock: Callable[[], float] = time.time
     _served: Certificate | None = None
-    _is_port_secure: bool = False
     handshakes: int = 0
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Credentials:
         if proxy := self.proxy_of(address):
             target = proxy
             options = [*options, ("grpc.http_connect_server", address)]  # the proxy resolves the name
-        if not self.covers(address):
+        if self.is_plain:
             return Way(grpc.aio.insecure_channel(target, options=options), None)
         own = self.certificate
         secrets = grpc.ssl_channel_credentials(certificates.authority(), own.key_pem, own.chain_pem)
@@ -89,21 +89,20 @@ class Credentials:
         return Way(channel, acceptor)
 
     def add_port(self, server: grpc.aio.Server, address: str) -> int:
-        self._is_port_secure = self.covers(address)
-        if not self._is_port_secure:
+        if self.is_plain:
             return int(server.add_insecure_port(address))
         secrets = grpc.dynamic_ssl_server_credentials(self._serve(), self._serve_again, True)
         return int(server.add_secure_port(address, secrets))
 
     async def introduce(self, context: grpc.aio.ServicerContext) -> None:
         """Proves to a caller who we are, before anything else is said. Raises PeerError."""
-        if self._is_port_secure:
+        if not self.is_plain:
             channel = certificates.channel_of(_shown(context))
             await context.send_initial_metadata(((PROOF_KEY, certificates.prove(self._signer, channel)),))
 
     def caller(self, context: grpc.aio.ServicerContext) -> bytes | None:
-        """The public key of the origin that calls; None on a plain port. Raises PeerError."""
-        if not self._is_port_secure:
+        """The public key of the origin that calls; None in plain text. Raises PeerError."""
+        if self.is_plain:
             return None
         return certificates.read(_shown(context), self.clock(), verify)
 
@@ -118,23 +117,20 @@ class Credentials:
 
 
 def plain_text() -> Credentials:
-    """No TLS anywhere: for one machine or a network that is trusted."""
-    return Credentials(Identity.generate(), covers=lambda address: False)
+    return Credentials(Identity.generate(), is_plain=True)
 
 
-def advice(details: str, is_secure: bool) -> str:
+def advice(details: str) -> str:
     """What may be wrong if a connection failed with these words of gRPC; "" if they say it well enough."""
     if unresolved := _UNRESOLVED.search(details):
         return f"the system cannot resolve this name ({unresolved[1]})"
     if not details.endswith("Socket closed") and "handshake failed" not in details:
         return ""
-    if not is_secure:
-        return "it has closed the connection; if it expects TLS, [tls] must be alike on both hosts"
     if "WRONG_VERSION_NUMBER" in details:
-        return "it answers in plain text, and this host expects TLS; [tls] must be alike on both hosts"
+        return "it answers without TLS, so it is no seedflood of this release; compare address and port"
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return "its certificate is not valid; compare the clocks of both hosts"
-    return "it has ended the TLS handshake; compare [tls] and the clocks of both hosts"
+    return "it has ended the TLS handshake; compare the clocks of both hosts, and whether seedflood listens there"
 
 
 def check_key(hello: Hello, proven: bytes | None, pin: bytes | None = None) -> None:

@@ -209,9 +209,7 @@ class Links:
         except (*BROKEN, TimeoutError) as error:
             proxy = self.credentials.proxy_of(address)
             way = f" through the proxy {proxy}" if proxy else ""
-            return Dialled(
-                "failed", f"cannot reach {address}{way}: {_details(error, self.credentials.covers(address))}"
-            )
+            return Dialled("failed", f"cannot reach {address}{way}: {_details(error)}")
         except Exception as error:
             self._owner.failed(error)
             return Dialled("failed")
@@ -239,7 +237,7 @@ class Links:
                 if facts["reason"] == "duplicate":
                     return Dialled("duplicate", peer=refusal.origin_in(facts))
                 if facts["reason"] == "stopping":
-                    return Dialled("stopping", f"{address} says: {_details(error, stream.is_secure)}")
+                    return Dialled("stopping", f"{address} says: {_details(error)}")
                 if facts["reason"] == "busy":
                     raise
                 raise refusal.as_error(facts, address, run_id, stream.proven) from None
@@ -471,11 +469,11 @@ async def _leave(last: Hello, stream: Stream) -> None:
             await stream.write(frame)
 
 
-def _details(error: BaseException, is_secure: bool) -> str:
+def _details(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         facts, details = refusal.parse(error.details()), str(error.details())
         last = details.rpartition(": ")[2].rstrip("]")  # gRPC puts causes in brackets
-        text = str(facts.get("message")) if facts else advice(details, is_secure) or last
+        text = str(facts.get("message")) if facts else advice(details) or last
         return plain(text, refusal.TEXT_CHARACTERS_MAX)
     return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
 

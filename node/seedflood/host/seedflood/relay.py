@@ -136,7 +136,7 @@ class _Learner(Owner):
         self._run_id = settings.run.run_id()
         member = Member(identity.public_key, settings.node.name, incarnation=0, first_step=STEP_MAX)
         self._member = replace(member, signature=identity.sign(member.signed_bytes(self._run_id)))
-        self._credentials = Credentials(identity, covers=settings.tls.covers, proxy_of=settings.node.proxy_of)
+        self._credentials = Credentials(identity, proxy_of=settings.node.proxy_of)
         self._found: asyncio.Future[tuple[Known, str]] = asyncio.get_running_loop().create_future()
         self._strangers: set[str] = set()
 
