@@ -5,8 +5,11 @@ import json
 import os
 import shutil
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 
 from seedflood import cli
@@ -19,6 +22,7 @@ from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.storage.journal import Journal
 from seedflood.training import models
+from seedflood.transport import certificates
 from seedflood.transport.mapping import NO_ROUTER
 
 RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
@@ -41,6 +45,18 @@ def examine(tmp_path, monkeypatch, capsys):
         return ended.value.code or 0, levels, texts
 
     return examine
+
+
+@pytest.fixture
+def secured_port():
+    """Of a server that asks for certificates, as a node does."""
+    own = certificates.issue(Identity.generate(), time.time())
+    secrets = grpc.ssl_server_credentials([(own.key_pem, own.chain_pem)], certificates.authority(), True)
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_secure_port("127.0.0.1:0", secrets)
+    server.start()
+    yield port
+    server.stop(None)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +151,38 @@ def test_a_router_is_asked_what_it_would_pass_on_if_the_settings_say_so(examine,
     ("address", "level", "code"),
     [("127.0.0.1:{port}", "ok", 0), ("127.0.0.1:1", "note", 0), ("nowhere.invalid:7070", "bad", ExitCode.TRY_AGAIN)],
 )
-def test_peers_are_tried(examine, address, level, code):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        address = address.format(port=other.getsockname()[1])
-        ended, levels, _ = examine(text=f'[[peers]]\naddress = "{address}"\n')
+def test_peers_are_tried(examine, secured_port, address, level, code):
+    ended, levels, _ = examine(text=f'[[peers]]\naddress = "{address.format(port=secured_port)}"\n')
     assert (ended, levels["peer"]) == (code, level)
+
+
+@pytest.mark.parametrize(
+    ("does", "level", "code", "words"),
+    [
+        ("nothing", "bad", ExitCode.TRY_AGAIN, "the connection opens, but the TLS handshake does not end"),
+        ("talks", "bad", ExitCode.TRY_AGAIN, "answers without TLS, so it is no seedflood"),
+        ("closes", "note", 0, "takes the connection and closes it"),
+    ],
+)
+def test_a_peer_that_takes_connections_and_does_not_finish_a_handshake_is_told(
+    examine, monkeypatch, does, level, code, words
+):
+    """As behind a hole in the path, a wrong port, or a forwarder behind which nobody listens."""
+    monkeypatch.setattr(doctor, "DIAL_SECONDS", 0.3)
+
+    def serve():
+        one, _ = there.accept()
+        if does == "talks":
+            one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        one.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        if does != "nothing":
+            threading.Thread(target=serve, daemon=True).start()
+        address = f"127.0.0.1:{there.getsockname()[1]}"
+        ended, levels, texts = examine(text=f'[[peers]]\naddress = "{address}"\n')
+    assert (ended, levels["peer"]) == (code, level)
+    assert words in texts["peer"]
 
 
 def test_rows_that_cannot_be_used_are_told(examine, tmp_path):
@@ -222,12 +265,11 @@ class Clock:
         return 0.0
 
 
-def test_a_peer_is_tried_by_the_proxy_that_links_take_and_by_no_other(examine, monkeypatch):
+def test_a_peer_is_tried_by_the_proxy_that_links_take_and_by_no_other(examine, secured_port, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with socket.create_server(("127.0.0.1", 0)) as there:
-        address = f"127.0.0.1:{there.getsockname()[1]}"
-        peer = f'[[peers]]\naddress = "{address}"\n'
-        relay = {"role": "relay", "proxy": "http://127.0.0.1:9"}
-        assert examine(node=relay, text=peer)[2]["peer"] == f"{address} answers"  # this machine needs no proxy
+    address = f"127.0.0.1:{secured_port}"
+    peer = f'[[peers]]\naddress = "{address}"\n'
+    relay = {"role": "relay", "proxy": "http://127.0.0.1:9"}
+    assert examine(node=relay, text=peer)[2]["peer"] == f"{address} answers"  # this machine needs no proxy
     code, _, texts = examine(node=relay, text='[[peers]]\naddress = "peer.example:7070"\n')
     assert (code, texts["peer"]) == (75, "nobody listens at 127.0.0.1:9: correct [node] proxy, or take it out.")

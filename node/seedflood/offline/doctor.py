@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from seedflood.identity import Identity
 from seedflood.listening import listen_at
 from seedflood.storage.opening import check_run
 from seedflood.transport.mapping import Router
+from seedflood.transport.silence import LOST_OR_HUNG
 
 if TYPE_CHECKING:
     from seedflood.host.results import Learner
@@ -146,8 +148,8 @@ def _router(port: int) -> Check:
 def _peer(address: str, proxy: str) -> Check:
     way = f" through the proxy {proxy}" if proxy else ""
     try:
-        _connect(address, proxy)
-        return Check("peer", "ok", f"{address} answers{way}")
+        with _connect(address, proxy) as connection:
+            return _shake_hands(connection, address, way)
     except ConnectionRefusedError:
         if proxy:
             text = f"nobody listens at {proxy}: correct [node] proxy, or take it out."
@@ -160,21 +162,43 @@ def _peer(address: str, proxy: str) -> Check:
         return Check("peer", "bad", text, ExitCode.TRY_AGAIN)
 
 
-def _connect(address: str, proxy: str) -> None:
-    """Opens a connection, and closes it. Raises OSError."""
+def _connect(address: str, proxy: str) -> socket.socket:
+    """An open connection. Raises OSError."""
     host, _, port = address.rpartition(":")
     if not proxy:
-        socket.create_connection((host.strip("[]"), int(port)), DIAL_SECONDS).close()
-        return
+        return socket.create_connection((host.strip("[]"), int(port)), DIAL_SECONDS)
     proxy_host, _, proxy_port = proxy.rpartition(":")
     connection = http.client.HTTPConnection(proxy_host.strip("[]"), int(proxy_port), timeout=DIAL_SECONDS)
     connection.set_tunnel(host.strip("[]"), int(port))
     try:
         connection.connect()
     except http.client.HTTPException as error:
-        raise OSError(f"{proxy} does not answer as a proxy") from error
-    finally:
         connection.close()
+        raise OSError(f"{proxy} does not answer as a proxy") from error
+    except OSError:
+        connection.close()
+        raise
+    return connection.sock
+
+
+def _shake_hands(connection: socket.socket, address: str, way: str) -> Check:
+    """Does a handshake of TLS end? What it shows is not looked at, for a link does that."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        context.wrap_socket(connection).close()
+    except TimeoutError:
+        text = f"{address}{way}: the connection opens, but the TLS handshake does not end; {LOST_OR_HUNG}."
+        return Check("peer", "bad", text, ExitCode.TRY_AGAIN)
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError):
+        text = f"{address}{way} takes the connection and closes it, as a forwarder does if nobody listens behind it yet"
+        return Check("peer", "note", text)
+    except ssl.SSLError:
+        text = f"{address}{way} answers without TLS, so it is no seedflood: correct [[peers]]."
+        return Check("peer", "bad", text, ExitCode.TRY_AGAIN)
+    return Check("peer", "ok", f"{address} answers{way}")
 
 
 def _step(settings: Settings) -> Iterator[Check]:

@@ -24,7 +24,7 @@ from seedflood.errors import PeerError, RunMismatchError, SeedfloodError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Message
-from seedflood.transport import refusal
+from seedflood.transport import refusal, silence
 from seedflood.transport.budget import Budgets
 from seedflood.transport.codec import HELLO_BYTES_MAX, FrameEncoder, decode, encode
 from seedflood.transport.counters import LinkTotals
@@ -206,10 +206,8 @@ class Links:
                 return Dialled("kindred", f"{address} is in another run of the course", run=error.run)
             self._owner.refused(address, error)
             return Dialled("refused", f"no link: {error}")
-        except (*BROKEN, TimeoutError) as error:
-            proxy = self.credentials.proxy_of(address)
-            way = f" through the proxy {proxy}" if proxy else ""
-            return Dialled("failed", f"cannot reach {address}{way}: {_details(error)}")
+        except BROKEN as error:
+            return self._unreached(address, _details(error))
         except Exception as error:
             self._owner.failed(error)
             return Dialled("failed")
@@ -217,19 +215,26 @@ class Links:
             self._found[address] = dialled.peer
         return dialled
 
+    def _unreached(self, address: str, why: str) -> Dialled:
+        proxy = self.credentials.proxy_of(address)
+        way = f" through the proxy {proxy}" if proxy else ""
+        return Dialled("failed", f"cannot reach {address}{way}: {why}")
+
     def _is_kindred(self, error: RunMismatchError) -> bool:
         """Is the other side in an earlier or later run of the same course, by its own word? Nothing follows from it but
         how often it is dialled."""
         return error.is_of_course or error.run in self._settings.kindred_runs
 
     async def _link(self, address: str) -> Dialled:
-        """Raises SeedfloodError if the peer does not fit, one of BROKEN or TimeoutError if it cannot be reached."""
+        """Raises SeedfloodError if the peer does not fit, one of BROKEN if it cannot be reached."""
         self._check_room(NEIGHBOURS_MAX)  # before the other side opens a link
         _, run_id = self._name
         async with contextlib.aclosing(DialledStream(self.credentials, address, listen_port=self._port)) as stream:
             try:
                 async with asyncio.timeout(self._settings.hello_seconds):
                     hello, ours = await self._greet(stream)
+            except TimeoutError:
+                return self._unreached(address, await self._silence(stream))
             except grpc.aio.AioRpcError as error:
                 facts = refusal.parse(error.details())
                 if facts is None or (stream.is_secure and stream.proven is None):
@@ -258,6 +263,12 @@ class Links:
                 contents.cancel()
                 await asyncio.wait({contents})
             return Dialled("linked", peer=link.peer)
+
+    async def _silence(self, stream: DialledStream) -> str:
+        """Why a peer does not answer in time."""
+        if self.credentials.proxy_of(stream.source):
+            return "no answer in time"
+        return await silence.cause(stream.source, self._settings.hello_seconds, is_secured=stream.proven is not None)
 
     async def _dial_contents(self, link: Link) -> None:
         """Opens the connection for the contents of a link, and serves it until either ends. Then both have."""
@@ -475,7 +486,7 @@ def _details(error: BaseException) -> str:
         last = details.rpartition(": ")[2].rstrip("]")  # gRPC puts causes in brackets
         text = str(facts.get("message")) if facts else advice(details) or last
         return plain(text, refusal.TEXT_CHARACTERS_MAX)
-    return "no answer in time" if isinstance(error, TimeoutError) else repr(error)
+    return repr(error)
 
 
 def _as_hello(frame: bytes | None, run_id: bytes) -> Hello:
