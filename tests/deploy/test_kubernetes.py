@@ -172,9 +172,11 @@ class Pods:
         get = node_of(self.manifests)[kind]["httpGet"]
         ports = {port["name"]: port["containerPort"] for port in node_of(self.manifests)["ports"]}
         url = f"http://127.0.0.1:{ports[get['port']]}{get['path']}"
-        return container.run(
-            "python", "-Ic", f"from urllib.request import urlopen; print(urlopen({url!r}).read().decode())"
-        )
+        script = f"""
+from urllib.request import ProxyHandler, build_opener
+print(build_opener(ProxyHandler({{}})).open({url!r}).read().decode())
+"""
+        return container.run("python", "-Ic", script)
 
     def close(self) -> None:
         for pod in self.pods:

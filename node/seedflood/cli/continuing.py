@@ -134,7 +134,7 @@ def _add(first: Path, last: Path, following: dict[str, Any]) -> Path:
     added = last.with_name(f"{following['run']['name']}.toml")
     if added.exists():
         raise ConfigError(f"{added} is there already; choose another --name.")
-    before = last.read_text()
+    before = last.read_text(encoding="utf-8")
     line = f'then = "{added.name}"\n'
     kept = re.sub(r"^then *=.*\n", "", before, flags=re.MULTILINE)  # to serve those that come late
     after, count = re.subn(r"^\[node\].*\n", lambda found: found[0] + line, kept, count=1, flags=re.MULTILINE)

@@ -126,7 +126,7 @@ class _Cluster:
             error = SeedfloodError(f"{host.name} failed: {why} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
-        results = (host.folder / STDOUT_FILE).read_text()
+        results = (host.folder / STDOUT_FILE).read_text(encoding="utf-8")
         host.results = [json.loads(line) for line in results.splitlines() if line.strip()]
         if host.results:
             host.phase = "done"

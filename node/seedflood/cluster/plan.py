@@ -76,9 +76,9 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]
         sections = merge(usual, detach(merge(_told(plan, k), plan.overrides), Path()))
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
         peers = {"peers": [{"address": f"127.0.0.1:{ports[j]}"} for j in neighbours]}
-        (folder / "peers.toml").write_text(spell(sections | peers))
+        (folder / "peers.toml").write_text(spell(sections | peers), encoding="utf-8")
         if plan.then is not None:
-            (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)))
+            (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)), encoding="utf-8")
         try:
             course = load_course(folder / "peers.toml")
             check_course(course)

@@ -82,7 +82,7 @@ def hold(state: Path) -> None:
 def told_result(state: Path) -> dict[str, Any]:
     """What the node told at the end of its run; empty if it has not reached the end."""
     try:
-        result = json.loads((state / RESULT_FILE).read_text())["result"]
+        result = json.loads((state / RESULT_FILE).read_text(encoding="utf-8"))["result"]
     except (OSError, ValueError, LookupError, TypeError):  # no such file, no JSON, no result yet
         return {}
     return result if isinstance(result, dict) else {}

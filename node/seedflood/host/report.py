@@ -52,7 +52,7 @@ class Report:
         """Reads the figures of the base model and the best loss that an earlier life kept. False if it kept none of
         the base model."""
         try:
-            known = json.loads(self.path.read_text())
+            known = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return False
         if isinstance(known, dict) and isinstance(known.get("before"), dict):

@@ -34,7 +34,7 @@ def keep_http_address(state: Path, http_address: HttpAddress) -> None:
 def find_http_address(state: Path) -> HttpAddress | None:
     """Reads the file. None if there is none, or if it is of another version. Raises PermissionError."""
     try:
-        facts = json.loads((state / HTTP_FILE).read_text())
+        facts = json.loads((state / HTTP_FILE).read_text(encoding="utf-8"))
         return HttpAddress(str(facts["address"]), str(facts["origin"]))
     except PermissionError:
         raise

@@ -42,7 +42,7 @@ PLAIN_BEGINNINGS = (True, False, None, "gaussian", "eva", "orthogonal")
 def add_adapter(model: nn.Module, folder: Path) -> None:
     """Changes a model (float32, on the CPU) by the adapter in a folder. Raises ModelError."""
     try:
-        config = json.loads((folder / CONFIG_FILE).read_text())
+        config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
         _check_kind(config, folder)
         whole = {name.removeprefix(PREFIX): one for name, one in load_file(folder / WEIGHTS_FILE).items()}
         pairs = {

@@ -26,7 +26,7 @@ def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iter
     target, told = Path(folder), RUN_IN_CARD.search(card)
     check_place(target, None if told is None else told[1], mark)
     with _folder_beside(target) as beside:
-        (beside / CARD_FILE).write_text(card)
+        (beside / CARD_FILE).write_text(card, encoding="utf-8")
         yield beside
         for path in beside.rglob("*"):
             _open_to_all(path)

@@ -100,7 +100,7 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", ada
         is_of_another = told is not None and told != with_tokens(digest_model(model), tokenizer).hex()
         add_adapter(model, adapter)
         if is_of_another:
-            named = json.loads((adapter / CONFIG_FILE).read_text()).get("base_model_name_or_path")
+            named = json.loads((adapter / CONFIG_FILE).read_text(encoding="utf-8")).get("base_model_name_or_path")
             _log.warning("the adapter was trained on another base model than %s, as its digest says: %s", name, named)
     base = prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
     base.files = files

@@ -65,7 +65,7 @@ class Adapter:
         """Writes the two files and a model card. All or nothing; an earlier one of the same run is replaced.
         Raises ConfigError."""
         with writing_folder(folder, CONFIG_FILE, card) as beside:
-            (beside / CONFIG_FILE).write_text(json.dumps(self.config, indent=2) + "\n")
+            (beside / CONFIG_FILE).write_text(json.dumps(self.config, indent=2) + "\n", encoding="utf-8")
             save_file(self.tensors, beside / WEIGHTS_FILE, {"format": "pt"})
         return Path(folder)
 
