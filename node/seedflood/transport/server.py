@@ -34,9 +34,10 @@ RPCS_MAX = 2048
 """The most concurrent streams of all peers. Links, streams without a hello, and those of one host have limits of their
 own, because a refusal needs a free stream, too."""
 
-HANDSHAKE_MILLISECONDS = 10_000
+HANDSHAKE_MILLISECONDS = 12_000
 IDLE_MILLISECONDS = 60_000
-"""When a connection is closed that does not finish its handshake, or that has no stream."""
+"""When a connection is closed that does not finish its handshake, or that has no stream. A dialler gives up a little
+earlier (`hello_seconds`), so it knows that time was up, and not that we closed."""
 
 CLOSE_SECONDS = 1.0
 
