@@ -8,6 +8,7 @@ When the cable is down nothing tells the hosts so: packets vanish, as in a real 
 
 import ctypes
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -28,6 +29,9 @@ OVERLAY_MTU = 1280
 """Of WireGuard and its kin, at least."""
 
 OVERLAY_PORT = 51820
+
+LARGE = 800
+"""Bytes of a packet."""
 
 MAPPED = "MINIUPNPD"
 """Where miniupnpd keeps, in each table, which ports a router passes on."""
@@ -152,6 +156,22 @@ class Network:
     def hide(self, space: str, address: str) -> None:
         """From here on the namespace cannot reach that address."""
         _ip("-n", space, "route", "add", "blackhole", address)
+
+    def lose_large_packets(self, space: str) -> None:
+        """From here on those that come to this namespace vanish."""
+        _run(*inside(space), "iptables", "-A", "INPUT", "-m", "length", "--length", f"{LARGE}:65535", "-j", "DROP")
+
+    def lose_no_packets(self, space: str) -> None:
+        _run(*inside(space), "iptables", "-F", "INPUT")
+
+    def device(self, space: str) -> str:
+        """Of an attached host, on its switch."""
+        return re.findall(r"^\d+: (port\d+)@", _ip("-n", space, "-o", "link"), re.MULTILINE)[0]
+
+    def link_local(self, space: str) -> str:
+        """The address of an attached host on its link, without the device. The kernel makes it, and tries it first."""
+        told = _ip("-n", space, "-6", "-o", "address", "show", "dev", self.device(space), "scope", "link")
+        return re.findall(r"inet6 (fe80:[0-9a-f:]+)/", told)[0]
 
     def cut(self) -> None:
         _ip("-n", self._switches[0], "link", "set", "cable", "down")
