@@ -58,6 +58,7 @@ BOUNDS: dict[str, Bound] = {
     "Certificates._votes[]": origins,
     "Certificates.doubles": fixed(DOUBLES_MAX),
     "Certificates.doubles[]": fixed(2),
+    "Closings._are_small": _epochs,
     "Closings._digests": _epochs,
     "Neighbour.gathered": lambda node: _epochs(node) * origins(node) + DOUBLES_MAX,
     "Closings._held": _epochs,

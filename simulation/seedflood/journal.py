@@ -84,7 +84,6 @@ class MemoryBundleJournal(MemoryJournal):
         return others
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Always compacts, whichever takes less space, to show that nothing is lost by it."""
         before = len(self.bundles)
         self.adopt(closed)
         return before - len(self.bundles)

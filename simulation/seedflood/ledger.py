@@ -27,7 +27,7 @@ from simulation.seedflood.optimisers import COEFFICIENTS, OptimizerName, after_s
 from simulation.seedflood.telling import decode_coefficients
 
 EPOCH_BYTES = 8 * COEFFICIENTS
-"""Coefficients of an epoch, before compression."""
+"""Coefficients of an epoch, before compression. A world may have larger sums, whose other coefficients are 0."""
 
 _COEFFICIENTS = struct.Struct(f"<{COEFFICIENTS}q")
 
@@ -40,8 +40,15 @@ class Chronicle:
     one step, or skipped a step that it measured, or because published updates were cut off.
     """
 
-    def __init__(self, refresh_period: int, telling: Telling = PAIRS, optimizer: OptimizerName = "sgd") -> None:
+    def __init__(
+        self,
+        refresh_period: int,
+        telling: Telling = PAIRS,
+        optimizer: OptimizerName = "sgd",
+        epoch_bytes: int = EPOCH_BYTES,
+    ) -> None:
         self.refresh_period = refresh_period
+        self.epoch_bytes = epoch_bytes
         self.telling = telling
         self.optimizer: OptimizerName = optimizer
         self.bundles: dict[tuple[OriginId, int], Bundle] = {}
@@ -209,7 +216,8 @@ class Ledger:
         self.apply(updates)
 
     def coefficients(self, epoch: int) -> bytes:
-        return pack(_to_bytes(self.sums.get(epoch, 0)))
+        told = _to_bytes(self.sums.get(epoch, 0))
+        return pack(told.ljust(self._chronicle.epoch_bytes, b"\0"))
 
     def digest(self) -> bytes:
         return digest_of(self.sums)
@@ -232,7 +240,8 @@ class Ledger:
         self.sums[epoch] = after_steps(optimizer, begun_with, sums)
 
     def _put(self, closed: ClosedEpoch) -> None:
-        total = _from_bytes(unpack(closed.coefficients, EPOCH_BYTES))
+        coefficients = unpack(closed.coefficients, self._chronicle.epoch_bytes)
+        total = _from_bytes(coefficients[:EPOCH_BYTES])
         covered = self._chronicle.covered(Frontier(closed.frontier), closed.epoch)
         if self._chronicle.add_up(covered) != total and not self._chronicle.is_tainted:
             self.mistakes.append(f"took coefficients of epoch {closed.epoch} that are not the sum of their updates")

@@ -38,10 +38,11 @@ class SeedfloodWorld(World[SeedfloodHost]):
         patience: Patience | None = None,
         relays: int = 0,
         turn_rounds: int = 1,
+        epoch_bytes: int = EPOCH_BYTES,
     ) -> None:
-        """relays: the last hosts, which do not count as clients."""
+        """relays: the last hosts, which do not count as clients. epoch_bytes: of a sum, at least EPOCH_BYTES."""
         patience = patience or Patience()
-        self.chronicle = Chronicle(refresh_period, telling, optimizer)
+        self.chronicle = Chronicle(refresh_period, telling, optimizer, epoch_bytes)
         self.rules = Rules(
             run_id=hashlib.sha256(b"run").digest(),
             base_digest=hashlib.sha256(b"base").digest(),
@@ -50,7 +51,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
             window=window,
             local_steps=local_steps,
             refresh_period=refresh_period,
-            epoch_bytes=EPOCH_BYTES,
+            epoch_bytes=epoch_bytes,
             telling=telling,
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,

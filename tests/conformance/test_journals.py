@@ -3,6 +3,7 @@
 One of them in the place of another must make no difference to a node, else the simulation and the tests show nothing.
 """
 
+import random
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,16 @@ def test_nothing_is_lost_told_twice_or_hidden_whatever_is_appended_compacted_and
                 asked.add(*one.span)
         checked.check_answer(asked, data.draw(st.sampled_from([1, 3, 1000])))
         close(checked.journal)
+
+
+def test_an_epoch_is_a_sum_once_the_node_has_compacted_it_however_large_the_sum_is(make, tmp_path):
+    """Else the node would count on a sum that is not there when it starts again."""
+    journal, bundles = make(tmp_path), [bundle(1, step) for step in range(PERIOD)]
+    journal.append(bundles, [], durable=True)
+    large = replace(closed(0, bundles), coefficients=random.Random(1).randbytes(10_000))
+    assert journal.compact(large) == PERIOD
+    assert list(journal.closed_epochs()) == [large]
+    assert list(journal.replay()) == []
 
 
 @pytest.mark.parametrize("way", ["adopt", "compact"])

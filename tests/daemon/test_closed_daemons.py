@@ -285,7 +285,7 @@ async def test_in_a_bounded_run_a_host_that_is_down_keeps_no_epoch_open_and_take
     closed: Closed,
 ) -> None:
     closed.enrol("a", "b", "c")
-    run = {"clients": 3, "steps": 64, "window": "bounded", "refresh_period": 4}
+    run = {"clients": 3, "steps": 64, "window": "bounded", "refresh_period": 4, "rank": 1}
     a = await closed.start("a", [], **run)
     b = await closed.start("b", ["a"], **run)
     c = await closed.start("c", ["a", "b"], **run)

@@ -35,9 +35,17 @@ def is_signed(member):
 
 
 def make_rules(
-    clients=2, steps=100, window="strict", local_steps=1, refresh_period=1000, telling=PAIRS, delay=0, **more
+    clients=2,
+    steps=100,
+    window="strict",
+    local_steps=1,
+    refresh_period=1000,
+    telling=PAIRS,
+    delay=0,
+    epoch_bytes=EPOCH_BYTES,
+    **more,
 ):
-    told = (refresh_period, EPOCH_BYTES, telling, delay)
+    told = (refresh_period, epoch_bytes, telling, delay)
     return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, *told, **more)
 
 

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from origins import A, B, certified, epoch, make_rules, verify
 
+from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_TOLD, Certificates
-from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, Closings
+from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, Closings, is_small
 from seedflood.protocol.seedflood.outputs import SumEpoch
+from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.membership import Membership
@@ -61,6 +63,72 @@ def certify(closings, closed):
     for one in agreed:
         closings.wrote(one, 0.0)
     return agreed
+
+
+# Small epochs
+
+SMALL = 1 << 16
+"""Bytes of a sum, packed or not more than the few bundles here."""
+
+
+def test_an_epoch_whose_bundles_take_less_space_than_its_sum_is_not_closed():
+    closings = speaking(epoch_bytes=SMALL)
+    assert due(closings, 99) == []
+    assert closings.overdue(99) == []
+    assert closings.before == 0
+
+
+def test_a_small_epoch_keeps_no_later_one_open():
+    closings = make_closings(
+        A.bundle(0), *(one.bundle(step) for one in (A, B) for step in range(4, 8)), epoch_bytes=600
+    )
+    assert due(closings, 99) == [1]
+    assert closings.overdue(99) == [1]
+
+
+def test_an_epoch_is_closed_once_so_much_has_come_that_its_sum_takes_less_space():
+    closings = make_closings(*(A.bundle(step) for step in range(4)), epoch_bytes=1000)
+    assert due(closings, 99) == []
+    closings.note([B.bundle(step) for step in range(4)])
+    assert due(closings, 99) == [0]
+
+
+def test_what_is_taken_out_may_leave_a_small_epoch():
+    closings = make_closings(*(one.bundle(step) for one in (A, B) for step in range(4)), epoch_bytes=1000)
+    assert closings.overdue(99) == [0]
+    closings.take_out([B.bundle(step) for step in range(4)])
+    assert due(closings, 99) == closings.overdue(99) == []
+
+
+@pytest.mark.parametrize("is_relay", [False, True])
+def test_the_sum_of_an_epoch_that_is_small_here_is_wanted_if_enough_others_have_voted_for_one(is_relay):
+    closings = make_closings(A.bundle(0), epoch_bytes=SMALL)
+    assert closings.summed_elsewhere(99, is_relay=is_relay) == []
+    closings._certificates.note(0, A.vote(epoch(0, B.held(4))).digests, ())
+    assert closings.summed_elsewhere(99, is_relay=is_relay) == [0]
+
+
+def test_epochs_on_which_nobody_has_voted_hide_no_sum_of_a_later_one():
+    closings = make_closings(*(A.bundle(step) for step in range(0, 400, PERIOD)), steps=400)
+    closings._certificates.note(90, A.vote(epoch(90, B.held(4))).digests, ())
+    assert closings.summed_elsewhere(400, is_relay=True) == [90]
+
+
+COUNTED = [
+    ("measured", {}, [Held(1, 0, ((4, 7),))], 4 * 86),
+    ("only what the epoch has", {}, [Held(1, 8)], 4 * 86),
+    ("of all hosts", {}, [Held(1, 5), Held(2, 8)], 5 * 86),
+    ("more than one step in a bundle", {"local_steps": 2}, [Held(1, 8)], 2 * 80 + 4 * 6),
+    ("payloads", {"telling": Coefficients((80,))}, [Held(1, 8)], 4 * (80 + 13)),
+    ("turns", {"turn_rounds": 2}, [Held(1, 8)], 2 * 86),
+]
+
+
+@pytest.mark.parametrize(("rules", "held", "size"), [case[1:] for case in COUNTED], ids=[case[0] for case in COUNTED])
+def test_whether_an_epoch_is_small_follows_from_the_steps_that_are_held(rules, held, size):
+    for is_small_expected, epoch_bytes in ((False, 2 * size), (True, 2 * size + 2)):
+        made = make_rules(steps=100, refresh_period=PERIOD, epoch_bytes=epoch_bytes, **rules)
+        assert is_small(made, 1, held) is is_small_expected
 
 
 # Closing

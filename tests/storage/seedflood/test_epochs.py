@@ -69,12 +69,6 @@ def test_a_sum_takes_the_place_of_its_bundles(journal: BundleJournal) -> None:
     assert answer(journal, frontier_of(EPOCH_1[:-1])) == ([closed(0, EPOCH_0)], EPOCH_1[-1:])
 
 
-def test_a_sum_that_takes_more_room_than_its_bundles_is_not_kept(journal: BundleJournal) -> None:
-    assert journal.compact(closed(0, EPOCH_0, size=100_000)) == 0
-    assert list(journal.closed_epochs()) == []
-    assert by_step(journal.replay()) == EPOCH_0 + EPOCH_1
-
-
 def test_what_is_replaced_is_deleted_with_the_commits_that_follow(journal: BundleJournal) -> None:
     journal.compact(closed(0, EPOCH_0))
     journal.commit()

@@ -35,7 +35,8 @@ class Journal(seams.Journal, Protocol):
         """Replaces bundles by a neighbour's sum, durably. Returns those bundles of the epoch that it does not cover."""
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Replaces bundles by our sum, if that takes less space. Returns how many it replaced."""
+        """Replaces bundles by our sum, whichever takes less space: the node counts on it. Returns how many it
+        replaced."""
 
     def closed_epochs(self) -> Iterator[ClosedEpoch]:
         """All epochs that are kept as sums."""

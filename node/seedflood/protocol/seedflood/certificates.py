@@ -131,6 +131,10 @@ class Certificates:
         later = [serial for one, serial in ours.items() if one > epoch]
         return None if later and epoch < recent else min([roster.changed_at, *later])
 
+    def is_voted_on(self, epoch: int) -> bool:
+        """Has anyone voted on it, as far as is known here?"""
+        return epoch in self._votes or epoch in self._certified
+
     def votes_on(self, epoch: int) -> list[Vote]:
         return list(self._on(epoch).values())
 

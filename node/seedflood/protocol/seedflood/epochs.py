@@ -7,13 +7,17 @@ enough, it closes an epoch that lacks something as well, one epoch later: if nob
 through whomever. So hosts vote alike: what a host that is gone has said is the same everywhere by then. Nobody waits
 longer than OVERDUE_EPOCHS for one that is there and does not speak.
 
+A sum has 8 r^2 bytes per matrix, however many updates there were. With a high rank and few hosts its bundles may take
+less. Such an epoch is not closed, and its bundles count on all hosts like those of any open epoch. Whether it is small
+follows from the steps that are held alone, not from a size on some disk. So hosts that would vote for one sum also
+agree on whether to take it.
+
 When there is a certificate for its sum, the epoch is *compacted*: in the journal the sum takes the place of the
 bundles, and is kept with the certificate. It counts as compacted once the journal has the sum. On a full disk that has
-to wait. It has 8 r^2 bytes per matrix, however many updates there were. From then on
-a node that lacks something of the epoch is given the sum. It may replace whatever part the node holds. A bundle that
-comes late for a compacted epoch stays a bundle beside the sum: it is applied, kept, and repaired like any other. In
-strict windows the order of steps matters, and the journal gives the sum first. So whoever compacted its own sum makes
-its coefficients again once anything is beside it.
+to wait. From then on a node that lacks something of the epoch is given the sum. It may replace whatever part the node
+holds. A bundle that comes late for a compacted epoch stays a bundle beside the sum: it is applied, kept, and repaired
+like any other. In strict windows the order of steps matters, and the journal gives the sum first. So whoever compacted
+its own sum makes its coefficients again once anything is beside it.
 
 A dead origin keeps epochs open where everyone has to vote: it may have said something that nobody has heard yet. That
 ends when it returns, or leaves.
@@ -23,7 +27,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from seedflood.protocol.frontier import Frontier, Held, Span, without
+from seedflood.protocol.frontier import Frontier, Held, Span, count_steps, without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack_frontier, packed_bytes_max, unpack, unpack_frontier
 from seedflood.protocol.seedflood.certificates import EPOCHS_TOLD_MAX, Certificates
@@ -40,6 +44,12 @@ OVERDUE_EPOCHS = 16
 EPOCH_BYTES_MAX = 60 << 20
 """The largest sum that the wire carries (rank 128 in 480 matrices). Epochs with larger ones are never closed."""
 
+BUNDLE_BYTES, PAIR_BYTES = 80, 6
+"""What a bundle takes in a journal without what it tells, and what a pair takes in it."""
+
+PACKED_SHARE = 2
+"""The numbers of a sum take about one part in so many when they are packed."""
+
 
 class Closings:
     """Which epochs are closed here, and which are compacted."""
@@ -49,6 +59,9 @@ class Closings:
         self._certificates = certificates
         self._held: dict[int, Frontier] = {}
         """By epoch: the steps that its bundles and its sum cover; only of epochs with bundles."""
+        self._are_small: dict[int, bool] = {}
+        """By epoch: do its bundles take less space than its sum? Only of epochs that were looked at since a bundle came
+        or went."""
         self._sums: dict[int, ClosedEpoch] = {}
         """Closed, and not compacted yet."""
         self._digests: dict[int, EpochDigest] = {}
@@ -113,15 +126,25 @@ class Closings:
         return found
 
     def overdue(self, step: int) -> list[int]:
-        """The epochs that could be compacted when a node is at `step`, and are not."""
+        """The epochs that could be compacted when a node is at `step`, and are not. Nobody wants to compact a small
+        one."""
+        return [epoch for epoch in self._over(step) if not self._is_small(epoch)]
+
+    def _over(self, step: int) -> list[int]:
+        """The open epochs that are over, and long enough, for who begins a round at `step`."""
         if self._rules.epoch_bytes > EPOCH_BYTES_MAX:
             return []
         return [epoch for epoch in self._open_epochs() if self._may_close(epoch, step)]
 
     def _may_close(self, epoch: int, step: int) -> bool:
-        """Is an epoch over, and long enough, for who begins a round at `step`?"""
         end = (epoch + 1) * self._rules.refresh_period
         return end <= step >= min(end + CLOSING_ROUNDS * self._rules.local_steps, self._rules.steps)
+
+    def _is_small(self, epoch: int) -> bool:
+        """Do the bundles of an epoch take less space than its sum?"""
+        if epoch not in self._are_small:
+            self._are_small[epoch] = is_small(self._rules, epoch, self._held[epoch].held())
+        return self._are_small[epoch]
 
     def may_adopt(self, epoch: int) -> bool:
         """May another's sum take the place of what is held? Not while we take our own: it would be applied twice."""
@@ -130,11 +153,14 @@ class Closings:
     def summed_elsewhere(self, step: int, *, is_relay: bool) -> list[int]:
         """The epochs that are over at `step` and bundles here, and of which enough hosts have voted for a sum that
         cannot be made here: other steps are held, its votes are forgotten, or this is a relay. Only the earliest
-        EPOCHS_TOLD_MAX are looked at."""
-        sums = ((epoch, self._certificates.believed(epoch)) for epoch in self.overdue(step)[:EPOCHS_TOLD_MAX])
+        EPOCHS_TOLD_MAX on which anybody has voted are looked at."""
+        voted = [epoch for epoch in self._over(step) if self._certificates.is_voted_on(epoch)]
+        sums = ((epoch, self._certificates.believed(epoch)) for epoch in voted[:EPOCHS_TOLD_MAX])
         return [epoch for epoch, one in sums if one is not None and (is_relay or not self._may_make(epoch, one))]
 
     def _may_make(self, epoch: int, digests: EpochDigest) -> bool:
+        if self._is_small(epoch):
+            return False
         is_same = self._held[epoch].digest() == digests.frontier_digest
         return is_same and bool(self._certificates.votes_for(epoch, digests))
 
@@ -150,7 +176,7 @@ class Closings:
         if self._rules.epoch_bytes > EPOCH_BYTES_MAX or self._summing:
             return orders
         for epoch in self._open_epochs():
-            if epoch in self._sums:
+            if epoch in self._sums or self._is_small(epoch):
                 continue
             end, held = (epoch + 1) * self._rules.refresh_period, self._held[epoch]
             if not self._may_close(epoch, step):
@@ -230,7 +256,8 @@ class Closings:
         return sorted(self._held.keys() - self._kept.keys() - self._unwritten.keys())
 
     def _holding(self, epoch: int) -> Frontier:
-        """What is held of an epoch, to add to it."""
+        """What is held of an epoch, to change it."""
+        self._are_small.pop(epoch, None)
         held = self._held.get(epoch)
         if held is None:
             kept = self._kept.get(epoch)
@@ -242,6 +269,17 @@ class Closings:
         self._summing.pop(epoch, None)
         self._sums.pop(epoch, None)
         self._digests.pop(epoch, None)
+
+
+def is_small(rules: Rules, epoch: int, held: Iterable[Held]) -> bool:
+    """Do the bundles of an epoch take less space than its sum, as far as their steps tell? held: these steps. Of turns
+    only one is measured; the other steps of a round of turns are skipped. What a bundle skips before the epoch begins
+    does not count."""
+    first, end = epoch * rules.refresh_period, (epoch + 1) * rules.refresh_period
+    measured = count_steps(held, first, end) // rules.turn_rounds
+    told_bytes = measured * (rules.telling.size or PAIR_BYTES)
+    bundle_bytes = measured // rules.local_steps * BUNDLE_BYTES + told_bytes
+    return bundle_bytes < rules.epoch_bytes // PACKED_SHARE
 
 
 def sum_bytes_max(rules: Rules) -> int:

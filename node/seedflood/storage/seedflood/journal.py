@@ -21,7 +21,6 @@ from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.disk import disk_errors
 from seedflood.storage.journal import Journal
-from seedflood.storage.seedflood.records import encode_frontier
 from seedflood.storage.seedflood.survey import Survey
 from seedflood.storage.seedflood.tables import LOOKS_MAX, Bundles, Sums, steps_of, stretches
 from seedflood.storage.store import Store
@@ -142,10 +141,6 @@ class BundleJournal(Journal):
         """Another sum is always replaced: neighbours must be told the frontier of this one."""
         first, last = steps_of(closed.epoch, self._refresh_period)
         covered = stretches(closed.frontier, first, last)
-        size = len(encode_frontier(closed.epoch, closed.frontier)) + len(closed.coefficients)
-        is_kept_as_sum = bool(self._sums.frontier(closed.epoch))
-        if not is_kept_as_sum and not self._bundles.take_more(size, covered):
-            return 0
         self._store.commit()
         self._inventory = None
         with self._store.writing(durable=False):

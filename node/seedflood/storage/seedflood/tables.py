@@ -4,7 +4,6 @@ Every method raises JournalError. Writes join the open group.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import Any, Final
 
 from seedflood.errors import JournalError
@@ -50,7 +49,6 @@ _REPLAY = f"SELECT {STRAND_COLUMNS}, number FROM strands WHERE number > ? ORDER 
 _NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIMIT 1"
 
 _STRETCH = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
-_BYTES = f"SELECT IFNULL(SUM(LENGTH(record)), 0) {_STRETCH}"
 _COUNT = f"SELECT IFNULL(SUM(bundles), 0) {_STRETCH}"
 _DELETE = f"DELETE {_STRETCH}"
 
@@ -161,11 +159,6 @@ class Bundles:
         """The greatest step that is there; -1 if none."""
         rows = self._store.rows(_LAST, signed(origin))
         return int(rows[0][0]) if rows else -1
-
-    def take_more(self, room: int, stretches: Iterable[Stretch]) -> bool:
-        """Do the strands of these stretches take more than `room` bytes? Stops reading as soon as that is known."""
-        records = (int(self._store.rows(_BYTES, signed(origin), *steps)[0][0]) for origin, *steps in stretches)
-        return any(taken > room for taken in accumulate(records))
 
     def replay(self) -> Iterator[Bundle]:
         """All bundles, strand by strand, as a stream."""
