@@ -56,6 +56,14 @@ def test_a_replica_that_differs_is_found_through_a_relay():
     assert any(event.name == "replica rebuilt" and event.facts["was_wrong"] for event in world.hosts[0].events)
 
 
+def test_a_flipped_bit_is_not_outvoted_by_a_relay_and_by_what_was_equal_before():
+    """Its host ended with another digest than all others."""
+    plan = Plan(6, "ring", 956818217, 12, window="none", closed=True, relays=2, local_steps=2)
+    result = simulate(plan)
+    assert result.faults["corrupt"]
+    assert result.is_good, (result.violations, result.stuck)
+
+
 def test_without_hearsay_hosts_behind_a_relay_end_only_when_their_patience_does(monkeypatch):
     def seconds():
         world = star(steps=8)

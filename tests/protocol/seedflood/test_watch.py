@@ -3,7 +3,7 @@ from collections import deque
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from origins import A, B, C, replica
+from origins import A, B, C, D, replica
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.messages import ReplicaDigest
@@ -25,7 +25,8 @@ class Watched:
 
     def __init__(self):
         self.applied, self.neighbours, self.outbox = Frontier(), [], Outbox(Outputs)
-        self.watch = DigestWatch(self.applied, self.neighbours, self.outbox)
+        self.relays = set()
+        self.watch = DigestWatch(self.applied, self.neighbours, self.outbox, lambda origin: origin not in self.relays)
 
     def apply(self, held):
         """From now on exactly this is applied."""
@@ -43,14 +44,32 @@ class Watched:
 
     def know(self, *held, digest="same"):
         self.take(*held)
-        return self.taken(*held, digest=digest)
+        return self.watch.taken(replica(*held, digest=digest))
 
     def heard(self, peer, *held, digest="same"):
         return self.watch.heard(peer.id, replica(*held, digest=digest))
 
     def compared(self, peer, is_equal, now=0.0):
-        """Is it news that one is equal?"""
-        return self.watch.compared(peer.id, peer.name, now, is_equal=is_equal)
+        """Is it news that one is equal, where we are now?"""
+        if self.watch.latest is None:
+            self.know(A.held(1))
+        if peer.id not in self.neighbours:
+            self.neighbours.append(peer.id)
+        ours = self.watch.latest or replica(A.held(1))
+        said = ours if is_equal else ReplicaDigest(ours.frontier_digest, b"other".ljust(32))
+        self.watch.heard(peer.id, said)
+        return self.watch.compared(peer.id, ours.frontier_digest, now)
+
+    def said(self, peer, *held, digest="same", now=0.0):
+        """A neighbour says this of a frontier that we know: is it news that it is equal?"""
+        self.heard(peer, *held, digest=digest)
+        return self.watch.compared(peer.id, Frontier(held).digest(), now)
+
+    def review(self, periods=2):
+        """So many comparison periods end. What does the log say?"""
+        for _ in range(periods):
+            self.watch.review(0.0)
+        return [event.name for event in self.outbox.take().events]
 
     def agree(self, peer=B, now=0.0):
         return self.compared(peer, True, now)
@@ -262,9 +281,9 @@ def test_a_rebuild_tells_whether_the_replica_had_been_wrong(is_changed, level):
 
 def test_both_of_two_that_differed_agree_once_the_wrong_one_has_rebuilt():
     right, wrong = Watched(), Watched()
-    for watched, digest in ((right, "same"), (wrong, "other")):
+    for watched, digest, peer in ((right, "same", B), (wrong, "other", A)):
         watched.know(A.held(1), digest=digest)
-        watched.doubt()
+        watched.doubt(peer)
         watched.rebuild(0.0, A.held(1))
         watched.rebuilt(digest == "other")
     right.taken(A.held(1))
@@ -287,16 +306,128 @@ def test_one_liar_among_the_neighbours_is_not_believed():
     watched = Watched()
     watched.agree(C)
     assert watched.doubt(B) == []
+    assert watched.review() == []
     assert watched.rebuild(0.0) == []
     assert watched.watch.is_agreed
 
 
 def test_most_of_the_neighbours_are_believed_whatever_one_says():
     watched = Watched()
-    assert watched.doubt(B) == [("replicas differ", "error")]
-    watched.doubt(C)
+    watched.neighbours[:] = [A.id, B.id, C.id]
+    assert watched.doubt(B) == []
+    assert watched.doubt(C) == [("replicas differ", "error")]
     assert not watched.agree(A)
     assert watched.watch.is_doubted
+
+
+# Which words compare
+
+
+def linked(*neighbours, relays=()):
+    watched = Watched()
+    watched.neighbours[:] = [peer.id for peer in neighbours]
+    watched.relays |= {peer.id for peer in relays}
+    return watched
+
+
+def test_that_neighbours_were_equal_once_says_nothing_of_a_bit_that_has_flipped_since():
+    watched = linked(B, C, D)
+    watched.know(A.held(1))
+    for peer in (B, C, D):
+        watched.said(peer, A.held(1))
+    watched.know(A.held(2), digest="flipped")
+    watched.said(B, A.held(2))
+    assert not watched.watch.is_doubted  # the others may still speak of this frontier
+    assert watched.review() == ["replicas differ"]
+    assert watched.rebuild(0.0, A.held(2))
+
+
+def test_most_neighbours_are_enough_at_once_and_nobody_else_is_waited_for():
+    watched = linked(B, C, D)
+    watched.know(A.held(2), digest="flipped")
+    watched.said(B, A.held(2))
+    watched.said(C, A.held(2))
+    assert watched.watch.is_doubted
+
+
+def test_who_is_the_first_to_speak_of_a_frontier_is_believed_if_nobody_else_speaks_for_a_whole_period():
+    watched = linked(B, C)
+    watched.know(A.held(2), digest="flipped")
+    assert watched.review(1) == []
+    watched.said(B, A.held(2))
+    assert watched.review(1) == []  # it may have spoken just now
+    assert watched.review(1) == ["replicas differ"]
+
+
+def test_of_words_that_wait_for_others_those_on_the_last_frontier_count():
+    watched = linked(B, C)
+    watched.know(A.held(1))
+    watched.said(B, A.held(1), digest="other")
+    watched.know(A.held(2))
+    watched.said(C, A.held(2))
+    assert watched.review() == []
+
+
+def test_an_equal_word_on_an_earlier_frontier_ends_no_doubt():
+    watched = linked(B, C, D)
+    watched.know(A.held(1))
+    watched.know(A.held(2), digest="flipped")
+    watched.said(B, A.held(2))
+    watched.said(C, A.held(2))
+    assert not watched.said(D, A.held(1))
+    assert watched.watch.is_doubted
+
+
+def test_one_neighbour_that_repeats_our_digest_ends_no_doubt():
+    watched = linked(B, C, D)
+    watched.know(A.held(2), digest="flipped")
+    watched.said(B, A.held(2))
+    watched.said(C, A.held(2))
+    watched.know(A.held(3), digest="flipped")
+    assert not watched.said(D, A.held(3), digest="flipped")
+    assert watched.watch.is_doubted
+    assert watched.rebuild(0.0, A.held(3))
+
+
+def test_what_a_relay_repeats_counts_for_nothing_beside_a_replica():
+    """Seen in a ring: the relay repeated what the host itself had said, and that outvoted its only neighbour."""
+    watched = linked(B, C, relays=[C])
+    watched.know(A.held(2), digest="flipped")
+    assert not watched.said(C, A.held(2), digest="flipped")
+    assert not watched.watch.is_agreed
+    watched.said(B, A.held(2))
+    assert watched.watch.is_doubted
+
+
+def test_a_host_behind_relays_alone_goes_by_what_they_repeat():
+    watched = linked(C, relays=[C])
+    watched.know(A.held(2), digest="flipped")
+    watched.said(C, A.held(2))
+    assert watched.watch.is_doubted
+    watched.rebuild(0.0, A.held(2))
+    watched.rebuilt(True)
+    watched.know(A.held(2))
+    assert watched.said(C, A.held(2))
+    assert not watched.watch.is_doubted
+
+
+def test_what_a_relay_repeats_ends_no_doubt_before_a_rebuild():
+    """It may be our own word that comes back."""
+    watched = linked(C, relays=[C])
+    watched.know(A.held(2), digest="flipped")
+    watched.said(C, A.held(2))
+    watched.said(C, A.held(2), digest="flipped")
+    assert watched.watch.is_doubted
+
+
+def test_a_neighbour_that_differed_is_looked_into_until_it_is_equal_at_a_later_frontier():
+    watched = linked(B, C)
+    watched.know(A.held(1))
+    watched.said(B, A.held(1), digest="other")
+    assert watched.watch.unequal() == [B.id]
+    watched.know(A.held(2))
+    watched.said(B, A.held(2))
+    assert watched.watch.unequal() == []
 
 
 def test_a_lone_liar_causes_a_few_rebuilds_and_ever_fewer():
@@ -382,7 +513,7 @@ def test_what_was_found_out_about_coefficients_that_are_outdated_counts_no_more(
     watched = Watched()
     watched.doubt(B)
     watched.watch.outdate(0.0)
-    assert watched.watch.jury.unequal() == []
+    assert watched.watch.unequal() == []
     watched.rebuild(0.0)
     watched.rebuilt(True)
     assert not watched.watch.is_doubted
@@ -410,6 +541,13 @@ def test_a_digest_that_was_not_asked_for_is_no_digest_of_ours():
     watched = Watched()
     assert watched.watch.taken(ReplicaDigest(b"x" * 32, b"y" * 32)) == []
     assert watched.watch.latest is None
+
+
+def test_a_relay_tells_nobody_what_that_one_has_said_itself():
+    watch = HearsayWatch(Frontier(), [A.id, B.id], Outbox(Outputs))
+    watch.heard(A.id, replica(A.held(5)))
+    assert watch.latest_for(A.id) is None
+    assert watch.latest_for(B.id) == replica(A.held(5))
 
 
 def talk_of_relays(words, said_max):

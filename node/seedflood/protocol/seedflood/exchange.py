@@ -56,7 +56,7 @@ class Exchange:
         self.donors = Donors(sum_bytes_max(self._rules))
         is_relay = self._life.phase is Phase.RELAYING
         make_watch = HearsayWatch if is_relay else DigestWatch
-        self.watch = make_watch(self._holdings.applied, self._presence.neighbours, self._outbox)
+        self.watch = make_watch(self._holdings.applied, self._presence.neighbours, self._outbox, self._has_replica)
         self.ends = Ends(self._rules, self._admission.gate, self._holdings, self._presence, self._outbox)
         self.inquiry = Inquiry(self._rules, self._holdings, self._admission, self.donors, self.ends, self._outbox)
         self.announcement = Announcement(self._rules, self._presence, self._holdings.frontier)
@@ -77,8 +77,9 @@ class Exchange:
         self.catchup.link(now)
         self._holdings.connect(peer, held)
         self.donors.connect(peer, held, self._holdings.frontier, is_wanted=self.is_joining)
-        if self.watch.latest is not None:
-            self._outbox.send(peer, self.watch.latest)
+        latest = self.watch.latest_for(peer)
+        if latest is not None:
+            self._outbox.send(peer, latest)
         self.voting.connected(peer)
         self.ends.tell(peer)
 
@@ -96,7 +97,7 @@ class Exchange:
             case FrontierDigest():
                 self.donors.compare(peer, message, self._holdings.frontier, self._presence.membership.digest())
             case ReplicaDigest():
-                self._compared(peer, self.watch.heard(peer, message), now)
+                self._compared(peer, message.frontier_digest, self.watch.heard(peer, message), now)
             case Votes(votes):
                 self.voting.receive(peer, votes, now)
             case ClosedEpoch():
@@ -146,7 +147,7 @@ class Exchange:
     def digested(self, said: ReplicaDigest, now: float) -> None:
         """Our own digest was taken."""
         for peer, is_equal in self.watch.taken(said):
-            self._compared(peer, is_equal, now)
+            self._compared(peer, said.frontier_digest, is_equal, now)
 
     def say_digests(self, before: int, *, is_complete: bool) -> None:
         """Tells all neighbours the digest of what is held of the steps below `before`; of all steps if we need nothing
@@ -195,8 +196,9 @@ class Exchange:
         bundles we have (`inquiry`). An origin that did so once may have done it more often: while our coefficients are
         behind the journal, and our digest says nothing, we tell that to all neighbours. So we do while votes differ.
         """
+        self.watch.review(now)
         is_open = self.watch.is_outdated or self.voting.is_disputed
-        for peer in self._presence.neighbours if is_open else self.watch.jury.unequal():
+        for peer in self._presence.neighbours if is_open else self.watch.unequal():
             self.inquiry.differ(peer, now)
         if self.watch.rebuild(now):
             self._holdings.closings.distrust()
@@ -255,13 +257,20 @@ class Exchange:
             holdings.apply(holdings.pending.take_covered(theirs))
             self.watch.take()
         said = ReplicaDigest(theirs.digest(), standing.replica_digest)
-        self._compared(peer, self.watch.heard(peer, said), now)
+        self._compared(peer, said.frontier_digest, self.watch.heard(peer, said), now)
 
-    def _compared(self, peer: OriginId, is_equal: bool | None, now: float) -> None:
+    def _compared(self, peer: OriginId, frontier_digest: bytes, is_equal: bool | None, now: float) -> None:
         """A neighbour's replica was compared with ours. is_equal: None if that cannot be told yet."""
-        name = self._presence.membership.name(peer)
         if is_equal is False:
             self.inquiry.differ(peer, now)
-        if is_equal is not None and self.watch.compared(peer, name, now, is_equal=is_equal):
+        if is_equal is not None and self.watch.compared(peer, frontier_digest, now):
             seconds = round(now - (self.catchup.linked_at or now), 3)
+            name = self._presence.membership.name(peer)
             self._outbox.tell("replica agrees", peer=name, seconds_since_link=seconds)
+
+    def _has_replica(self, peer: OriginId) -> bool:
+        """Does a neighbour speak of a replica of its own? Relays do not, whatever they state: the roster says who
+        trains."""
+        member, trainers = self._presence.membership.get(peer), self._admission.gate.trainers
+        is_trainer = trainers is None or peer in trainers
+        return is_trainer and member is not None and not stated(member).is_relay

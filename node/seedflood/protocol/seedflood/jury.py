@@ -6,7 +6,7 @@ changes nothing, the word of those neighbours counts for nothing for a while, tw
 after as long a time without a false alarm.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from seedflood.protocol.origin import OriginId
 
@@ -15,37 +15,24 @@ MUTED_SECONDS_MIN, MUTED_SECONDS_MAX = 60.0, 3600.0
 
 
 class Jury:
-    """The last verdict of every linked neighbour: is its digest equal to ours?"""
+    """Whose word counts, and what most of them say."""
 
     def __init__(self) -> None:
-        self._verdicts: dict[OriginId, bool] = {}
         self._muted: dict[OriginId, tuple[float, float]] = {}
         """By origin: until when its word counts for nothing, and for how long."""
-
-    def hear(self, peer: OriginId, is_equal: bool) -> None:
-        self._verdicts[peer] = is_equal
-
-    def forget(self, peer: OriginId) -> None:
-        """Its link is down. A false alarm is not forgotten with it."""
-        self._verdicts.pop(peer, None)
-
-    def clear(self) -> None:
-        """Our coefficients have changed, so earlier comparisons mean nothing."""
-        self._verdicts.clear()
 
     def counts(self, origin: OriginId, now: float) -> bool:
         """Does its word count now?"""
         return now >= self._muted.get(origin, (now, 0.0))[0]
 
-    def unequal(self) -> list[OriginId]:
-        """The neighbours whose digest differs from ours."""
-        return [peer for peer, is_equal in self._verdicts.items() if not is_equal]
-
-    def accusers(self, now: float) -> list[OriginId]:
-        """The neighbours that differ from us, if they are most of those whose word counts; else none."""
-        said = {peer: is_equal for peer, is_equal in self._verdicts.items() if self.counts(peer, now)}
-        unequal = [peer for peer, is_equal in said.items() if not is_equal]
-        return unequal if 2 * len(unequal) > len(said) else []
+    def accusers(
+        self, verdicts: Mapping[OriginId, bool], now: float, *, jurors: Collection[OriginId]
+    ) -> list[OriginId]:
+        """The neighbours that differ from us, if they are most of the jurors whose word counts; else none. verdicts: is
+        their digest of one and the same frontier equal to ours? Of jurors that have not said it there is none."""
+        counted = [peer for peer in jurors if self.counts(peer, now)]
+        unequal = [peer for peer in counted if verdicts.get(peer) is False]
+        return unequal if 2 * len(unequal) > len(counted) else []
 
     def mute(self, accusers: Iterable[OriginId], now: float) -> None:
         """These neighbours raised a false alarm: their word counts for nothing for a while."""

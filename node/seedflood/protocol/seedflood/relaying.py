@@ -8,8 +8,8 @@ What hosts make of their replicas cannot be made here, so it is taken from them:
 
 * **Digests.** Hosts compare their replicas with those of their neighbours, and behind a relay these are out of sight.
   So it tells each neighbour what the others have said, once for each frontier and digest, and not very much in a
-  comparison period (`watch.HearsayWatch`). To them it counts as one neighbour, whose word may change: a liar beside it
-  can make honest hosts rebuild a replica that is right, as rarely as any lying neighbour can (`jury`), and no more.
+  comparison period (`watch.HearsayWatch`). That counts only for hosts all of whose neighbours are relays: a liar beside
+  a relay can make these rebuild a replica that is right, as rarely as any lying neighbour can (`jury`), and no more.
 * **Sums.** When enough of the votes that pass by are equal, the relay looks for the sum (`sums`), which takes the place
   of the bundles here, too.
 

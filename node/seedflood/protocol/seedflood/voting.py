@@ -237,7 +237,7 @@ class Voting:
             return
         same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)} | {self._presence.ours.origin}
         if len(others) >= len(same):
-            self._watch.doubt(others, self._presence.membership.name(others[0]))
+            self._watch.doubt(others, of=len(others) + len(same) - 1)
 
     def _keep(self) -> None:
         """Our votes are to be on the disk before anyone hears them."""

@@ -6,7 +6,12 @@ raises the alarm and rebuilds its coefficients from its journal. If that changed
 digest equals a neighbour's again. If not, it was right all along.
 
 Nodes reach the same frontier at different moments. So both sides remember the last digests, and the one that has both
-compares them.
+compares them. Only digests of one and the same frontier are counted together: that a neighbour was equal earlier says
+nothing of a bit that has flipped since. So who has not spoken of a frontier yet is waited for, up to two comparison
+periods.
+
+A relay has no replica. It repeats what others say, and perhaps what we said. It is asked only by a node whose
+neighbours are all relays, and what it says ends no doubt.
 
 If an origin has ended (`ends`), the journal may hold less now than the coefficients. Then these are
 *outdated* until they are rebuilt, and if that happens often, a rebuild has to wait for a while. Meanwhile their digest
@@ -14,7 +19,7 @@ means nothing: none is taken, told or compared, and no node ends a run with them
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
@@ -48,25 +53,32 @@ _NEVER = float("inf")
 
 class DigestWatch:
     """Pairs of (frontier digest, replica digest): our own, and those of linked neighbours. applied: what is in our
-    coefficients.
+    coefficients. has_replica: does this neighbour have one, so that it speaks of itself?
 
     is_agreed: a neighbour's digest was equal to ours, or a rebuild found ours right, and no doubt has arisen since.
     is_doubted: most digests were unequal, and none was equal since. standing: our last digest with its frontier; told
     at the end of a pull.
     """
 
-    def __init__(self, applied: Frontier, neighbours: Iterable[OriginId], outbox: Outbox[Outputs]) -> None:
+    def __init__(
+        self,
+        applied: Frontier,
+        neighbours: Collection[OriginId],
+        outbox: Outbox[Outputs],
+        has_replica: Callable[[OriginId], bool] = lambda _: True,
+    ) -> None:
         self.is_agreed = self.is_doubted = self.is_rebuilding = False
         self.standing: Standing | None = None
         self._applied = applied
         self._neighbours = neighbours
         self._outbox = outbox
+        self._has_replica = has_replica
         self._ours: Pairs = OrderedDict()
         self._theirs: dict[OriginId, Pairs] = {}
         self._asked: dict[bytes, tuple[Held, ...]] = {}
         """By digest, the frontiers with which digests are being taken."""
-        self._equal_at: dict[OriginId, bytes] = {}
-        """By neighbour, the digest of the last frontier at which both replicas were equal."""
+        self._awaited_at: bytes | None = None
+        """The digest of the frontier of which all should have spoken by the end of this comparison period."""
         self.jury = Jury()
         self._accusers: set[OriginId] = set()
         """Who made us doubt."""
@@ -84,6 +96,10 @@ class DigestWatch:
     def latest(self) -> ReplicaDigest | None:
         pair = next(reversed(self._ours.items()), None)
         return ReplicaDigest(*pair) if pair is not None else None
+
+    def latest_for(self, peer: OriginId) -> ReplicaDigest | None:
+        """What a neighbour is told first."""
+        return self.latest
 
     def digest_at(self, frontier_digest: bytes) -> bytes:
         """The digest of a replica with this frontier; empty if it is not remembered."""
@@ -125,45 +141,94 @@ class DigestWatch:
         _keep(self._ours, said)
         for peer in self._neighbours:
             self._outbox.send(peer, said)
-        known = ((peer, theirs.get(said.frontier_digest)) for peer, theirs in self._theirs.items())
-        return [(peer, self._note(peer, said, theirs)) for peer, theirs in known if theirs is not None]
+        return list(self._verdicts(said.frontier_digest, self._theirs).items())
 
     def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
         """Takes a neighbour's digest. Is it equal to ours? None: we have none of that frontier yet."""
         _keep(self._theirs.setdefault(peer, OrderedDict()), said)
-        ours = self._ours.get(said.frontier_digest)
-        return None if ours is None else self._note(peer, said, ours)
+        return self._verdict(peer, said.frontier_digest)
 
     def is_equal_at(self, peer: OriginId, frontier_digest: bytes) -> bool:
         """Was the neighbour's digest equal to ours with exactly this frontier applied?"""
-        return self._equal_at.get(peer) == frontier_digest
+        return self._verdict(peer, frontier_digest) is True
+
+    def unequal(self) -> list[OriginId]:
+        """The neighbours that differed from us at the last frontier of which both have spoken."""
+        return [peer for peer in self._theirs if self._last_verdict(peer) is False]
 
     def forget(self, peer: OriginId) -> None:
+        """Its link is down. A false alarm is not forgotten with it."""
         self._theirs.pop(peer, None)
-        self._equal_at.pop(peer, None)
-        self.jury.forget(peer)
 
-    def compared(self, peer: OriginId, who: str, now: float, *, is_equal: bool) -> bool:
+    def compared(self, peer: OriginId, frontier_digest: bytes, now: float) -> bool:
         """A neighbour's digest was compared with ours. Returns True if it is equal, and none was since we began or last
-        doubted. who: the neighbour's name, for the log."""
-        self.jury.hear(peer, is_equal)
-        accusers = self.jury.accusers(now)
-        if accusers:
-            self.doubt(accusers, who)
-        if accusers or self.is_rebuilding or not is_equal:
+        doubted."""
+        self._judge(frontier_digest, now, is_all_said=False)
+        if self.is_rebuilding or not self.is_equal_at(peer, frontier_digest):
+            return False
+        jurors = self._jurors()
+        if peer not in jurors or not self._may_agree(frontier_digest, jurors, now):
             return False
         is_news = not self.is_agreed
         self.is_agreed, self.is_doubted = True, False
         return is_news
 
-    def doubt(self, accusers: Iterable[OriginId], who: str) -> None:
-        """Raises the alarm: others have other sums of the same updates, or most neighbours other digests. who: a name
-        for the log."""
+    def review(self, now: float) -> None:
+        """A comparison period is over: judges the last frontier of which somebody had spoken when it began."""
+        if self._awaited_at is not None:
+            self._judge(self._awaited_at, now, is_all_said=True)
+        verdicts = ((key, self._verdicts(key, self._jurors())) for key in reversed(self._ours))
+        self._awaited_at = next((key for key, found in verdicts if found), None)
+
+    def _judge(self, frontier_digest: bytes, now: float, *, is_all_said: bool) -> None:
+        """Doubts our replica if most neighbours differ from it at this frontier. is_all_said: who has not spoken of it
+        is not waited for."""
+        jurors = self._jurors()
+        verdicts = self._verdicts(frontier_digest, jurors)
+        accusers = self.jury.accusers(verdicts, now, jurors=verdicts if is_all_said else jurors)
+        if accusers:
+            self.doubt(accusers, of=len(verdicts))
+
+    def _may_agree(self, frontier_digest: bytes, jurors: Collection[OriginId], now: float) -> bool:
+        """Does one neighbour that is equal at this frontier show that our replica is right? If a doubt has still to be
+        answered by a rebuild, it takes half of them: a liar knows our digest."""
+        verdicts = self._verdicts(frontier_digest, jurors)
+        if self.jury.accusers(verdicts, now, jurors=verdicts):
+            return False
+        if not self.is_doubted or self._is_answered:
+            return True
+        return any(map(self._has_replica, jurors)) and 2 * sum(verdicts.values()) >= len(jurors)
+
+    def _jurors(self) -> list[OriginId]:
+        """Whose word on our replica counts: neighbours that have one themselves; of a node without any, relays."""
+        return [peer for peer in self._neighbours if self._has_replica(peer)] or list(self._neighbours)
+
+    def _verdicts(self, frontier_digest: bytes, jurors: Iterable[OriginId]) -> dict[OriginId, bool]:
+        """Of those who have spoken of this frontier as we have: is their digest equal to ours?"""
+        found = {}
+        for peer in jurors:
+            is_equal = self._verdict(peer, frontier_digest)
+            if is_equal is not None:
+                found[peer] = is_equal
+        return found
+
+    def _verdict(self, peer: OriginId, frontier_digest: bytes) -> bool | None:
+        ours = self._ours.get(frontier_digest)
+        theirs = self._theirs[peer].get(frontier_digest) if peer in self._theirs else None
+        return None if ours is None or theirs is None else ours == theirs
+
+    def _last_verdict(self, peer: OriginId) -> bool | None:
+        verdicts = (self._verdict(peer, key) for key in reversed(self._theirs[peer]))
+        return next((verdict for verdict in verdicts if verdict is not None), None)
+
+    def doubt(self, accusers: Collection[OriginId], *, of: int) -> None:
+        """Raises the alarm: others have other sums of the same updates, or most neighbours other digests. Nobody is
+        named, for we may be the one who is wrong. of: how many others were compared."""
         self._accusers.update(accusers)
         self.is_agreed = False
         if not self.is_doubted:
             self.is_doubted, self._is_answered = True, False
-            self._outbox.tell("replicas differ", "error", other=who)
+            self._outbox.tell("replicas differ", "error", others=f"{len(accusers)} of {of}")
 
     def outdate(self, now: float) -> None:
         """The journal has changed: the coefficients have to be rebuilt from it."""
@@ -210,21 +275,23 @@ class DigestWatch:
         self.standing = None
         self._ours.clear()
         self._asked.clear()
-        self._equal_at.clear()
-        self.jury.clear()
-
-    def _note(self, peer: OriginId, said: ReplicaDigest, other: bytes) -> bool:
-        is_equal = said.replica_digest == other
-        if is_equal:
-            self._equal_at[peer] = said.frontier_digest
-        return is_equal
+        self._awaited_at = None
 
 
 class HearsayWatch(DigestWatch):
-    """The digest watch of a node without a replica: it repeats what its neighbours say of theirs."""
+    """The digest watch of a node without a replica: it repeats what its neighbours say of theirs, but to nobody what it
+    has said itself."""
 
-    def __init__(self, applied: Frontier, neighbours: Iterable[OriginId], outbox: Outbox[Outputs]) -> None:
-        super().__init__(applied, neighbours, outbox)
+    def __init__(
+        self,
+        applied: Frontier,
+        neighbours: Collection[OriginId],
+        outbox: Outbox[Outputs],
+        has_replica: Callable[[OriginId], bool] = lambda _: True,
+    ) -> None:
+        super().__init__(applied, neighbours, outbox, has_replica)
+        self._source: OriginId | None = None
+        """Who said the latest word."""
         self._told: dict[OriginId, set[ReplicaDigest]] = {}
         """What each neighbour was told in this comparison period. Nothing is forgotten before its end: else relays in a
         ring would tell each other more words than they remember for ever."""
@@ -243,8 +310,12 @@ class HearsayWatch(DigestWatch):
         self._heard.clear()
         return False
 
+    def latest_for(self, peer: OriginId) -> ReplicaDigest | None:
+        return self.latest if peer != self._source else None
+
     def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
         _keep(self._ours, said)
+        self._source = peer
         told = [(other, self._told.setdefault(other, set())) for other in self._neighbours if other != peer]
         untold = [(other, words) for other, words in told if said not in words and len(words) < TOLD_MAX]
         if untold and self._heard[peer] < REPEATED_MAX:
