@@ -60,6 +60,7 @@ class StrangeNode:
     is_finished: bool = False
     is_draining: bool = False
     is_disk_full: bool = False
+    clock_fault: str | None = None
     handshakes: int = 0
     parameters: tuple[int, int] | None = None
     links: list[LinkState] = field(

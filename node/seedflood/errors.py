@@ -122,7 +122,7 @@ class RunMismatchError(SeedfloodError):
 
 
 class RemovedError(SeedfloodError):
-    """The operator has removed this host from the run, or its time on the roster is over."""
+    """The operator has removed this host from the run. No clock does."""
 
     exit_code = ExitCode.REFUSED
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
@@ -274,11 +275,69 @@ async def test_a_host_that_cannot_take_part_is_told_what_to_do(closed: Closed) -
         await closed.start("a", [], operator="ab" * 32)
     key = closed.make_key("late").public_key
     closed.sign(closed.roster.adding(Entry("late", key, not_after=0), Entry("relay", bytes(32), ("relay",))))
-    with pytest.raises(ConfigError, match="lists this host only from - to 1970-01-01T00:00:00Z"):
-        await closed.start("late", [])
     closed.sign(Roster(9, (Entry("late", key, ("read",)),)))
     with pytest.raises(ConfigError, match="with the role read, and it was started to train"):
         await closed.start("late", [])
+
+
+NEXT_YEAR = int(time.time()) + 365 * 86_400
+DECADES = 43 * 365 * 86_400
+
+
+def limit(closed: Closed, *names: str, until: int = NEXT_YEAR) -> None:
+    """The operator gives these hosts time until then."""
+    entries = (closed.roster.named(name) for name in names)
+    closed.sign(closed.roster.adding(*(replace(entry, not_after=until) for entry in entries if entry is not None)))
+
+
+def shift(daemon: Daemon, seconds: float) -> None:
+    """Sets the clock of one host ahead, also the one that nobody can set."""
+    daemon.gate.calendar = daemon.gate.settled = lambda: time.time() + seconds
+
+
+@pytest.mark.parametrize("seconds", [DECADES, -DECADES])
+async def test_a_clock_that_is_wrong_for_a_while_ends_nobody_and_all_end_with_one_digest(
+    closed: Closed, capsys: pytest.CaptureFixture[str], seconds: int
+) -> None:
+    closed.enrol("a", "b", "c")
+    entries = [replace(one, not_before=int(time.time()) - 86_400, not_after=NEXT_YEAR) for one in closed.roster.entries]
+    closed.sign(closed.roster.adding(*entries))
+    run = {"clients": 3, "steps": 200, "window": "strict"}
+    a, b, c = [await closed.start(name, peers, **run) for name, peers in (("a", []), ("b", ["a"]), ("c", ["a", "b"]))]
+    await closed.cluster.until(lambda: min(one.node.step for one in (a, b, c)) >= 5)
+    shift(b, seconds)
+    await closed.cluster.until(lambda: b.gate.is_untimely and not a.ended.done())
+    said = describe(b.hub)
+    assert (said["state"], said["is_ready"]) == ("out of time", False)
+    assert re.search(
+        r"this host's clock reads (2069|1983|2070)-.* its neighbours' 20\d\d-.*\(a\)", said["why_not_ready"]
+    )
+    step = b.node.step
+    await closed.cluster.until(lambda: b.clocks.fault() is not None)
+    assert not b.ended.done()
+    assert b.node.step <= step + 1
+    shift(b, 0.0)
+    await closed.cluster.until(lambda: all(one.result is not None for one in (a, b, c)))
+    assert len({str(one.result["digest"]) for one in (a, b, c) if one.result}) == 1
+    said_so = capsys.readouterr().out
+    assert said_so.index("waits for its clock") < said_so.index("goes on: its clock lets it take part")
+
+
+async def test_a_host_whose_time_is_over_waits_and_goes_on_when_a_neighbour_has_a_roster_that_gives_it_more(
+    closed: Closed,
+) -> None:
+    closed.enrol("a", "b")
+    limit(closed, "b", until=int(time.time()) - 60)
+    old, run = closed.copy("old.json"), {"clients": 2, "steps": 20, "window": "strict"}
+    a = await closed.start("a", [], roster=old, **run)
+    b = await closed.start("b", ["a"], roster=old, **run)
+    await closed.cluster.until(lambda: a.links.totals.faults["removed"] > 0 and "(a)" in (b.clocks.fault() or ""))
+    assert not b.ended.done()
+    assert (a.node.step, b.node.step) == (0, 0)
+    limit(closed, "b")
+    closed.give(a)
+    await closed.cluster.until(lambda: a.result is not None and b.result is not None)
+    assert b.gate.roster == closed.roster
 
 
 async def test_in_a_bounded_run_a_host_that_is_down_keeps_no_epoch_open_and_takes_the_sums_when_it_returns(

@@ -9,7 +9,7 @@ appears.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,9 +17,10 @@ import structlog
 
 from seedflood.config import SERVE, Stage
 from seedflood.errors import JournalError, PeerError, RemovedError, RunMismatchError, SeedfloodError, SupersededError
+from seedflood.host.clocks import Clocks
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.enrolment import Enrolment
+from seedflood.host.enrolment import Enrolment, steady_seconds
 from seedflood.host.handover import Handover, keep_farewell, read_farewells
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity
@@ -76,6 +77,7 @@ class Daemon(Owner):
     _was_linked: bool = False
     _was_ready: bool = False
     _is_removed: bool = False
+    _was_untimely: bool = False
     is_compute_idle: bool = True
 
     def __post_init__(self) -> None:
@@ -95,8 +97,9 @@ class Daemon(Owner):
         )
         self._driver.keep_roster = self.enrolment.keep
         self.handover = Handover(self._stage, self.node.unended, lambda: self.node.is_forgetful)
+        self.clocks = Clocks(self.gate, steady_seconds)
         self.status_source = StatusSource(
-            self.engine, self.links, self.handover, self.loop.time, incarnation=incarnation
+            self.engine, self.links, self.handover, self.loop.time, self.clocks, incarnation=incarnation
         )
         self.hub.subject = self.status_source
 
@@ -170,9 +173,10 @@ class Daemon(Owner):
     # What the links tell (transport.links.Owner)
 
     def hello(self) -> Hello:
-        return self._driver.hello()
+        return replace(self._driver.hello(), clock=max(0, int(self.gate.calendar())))
 
     def is_welcome(self, hello: Hello) -> None:
+        self.clocks.hear(hello)
         self.drive(lambda: self._driver.check_hello(hello))
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
@@ -232,10 +236,7 @@ class Daemon(Owner):
         serial = self.gate.roster.serial if self.gate.roster is not None else 0
         self._is_removed = True
         self.failed(
-            RemovedError(
-                f"the operator has removed this host from the run, or its time is over (roster {serial}); nobody hears "
-                "it any more"
-            )
+            RemovedError(f"the operator has removed this host from the run (roster {serial}); nobody hears it any more")
         )
 
     # The end
@@ -359,6 +360,7 @@ class Daemon(Owner):
             self.failed(error)
         finally:
             self._set_timer()
+            self._tell_clock()
             self._tell_ready()
             self.hub.reached(self.node.step)
             self._look_at_handover()
@@ -370,8 +372,18 @@ class Daemon(Owner):
         if not self.ended.done():
             self._timer = self.loop.call_later(self._driver.seconds_to_tick(), self.drive, self._driver.tick)
 
+    def _tell_clock(self) -> None:
+        """Says it when the clock keeps this host from taking part, and when it no longer does."""
+        if self.gate.is_untimely == self._was_untimely:
+            return
+        self._was_untimely = self.gate.is_untimely
+        if self._was_untimely:
+            self.hub.tell("waits for its clock", "warning", reason=self.clocks.fault())
+        else:
+            self.hub.tell("goes on: its clock lets it take part")
+
     def _tell_ready(self) -> None:
-        is_ready = self.node.is_ready and not (self.status_source.is_draining or self._driver.is_disk_full)
+        is_ready = self.node.is_ready and not (self.status_source.is_draining or self._driver.is_paused)
         if is_ready and self.hub.is_quiet(STANDSTILL_SECONDS):
             is_ready = why_not_ready(self.hub) is None
         if is_ready != self._was_ready:

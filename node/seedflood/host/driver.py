@@ -4,6 +4,8 @@ Only the driver makes this order. It is synchronous. The daemon and the simulati
 what is behind the seams, and in the clock. This class serves any algorithm. One that keeps more than records has a
 driver that extends it.
 
+While the node's clock says that its time on the roster is over (`Gate.is_untimely`), no new work is ordered.
+
 Two things can be wrong with a disk. If it is full, the node sends nothing of its own that is not on the disk, until
 there is space (`backlog`). If it fails, the driver halts and sends and does nothing more, because the core takes for
 kept what is not. The JournalError is passed on to the shell.
@@ -49,7 +51,7 @@ class Driver:
     _unkept: Roster | None = None
     """The newest roster, as long as it is not on the disk."""
     _waiting: list[Any] = field(default_factory=list)
-    """Orders that wait for space on the disk."""
+    """Orders that wait for space on the disk, or for the clock."""
 
     def __post_init__(self) -> None:
         self._backlog = Backlog(self.node.origin)
@@ -58,6 +60,11 @@ class Driver:
     def is_disk_full(self) -> bool:
         """Was the disk full at the last write? Then nothing of our own is sent."""
         return self._backlog.is_stuck
+
+    @property
+    def is_paused(self) -> bool:
+        """Is nothing new to be worked out now?"""
+        return self._backlog.is_stuck or self.node.gate.is_untimely
 
     # What happens
 
@@ -120,6 +127,8 @@ class Driver:
         if self._unkept is not None and not self.is_halted:
             self._keep_roster(self._unkept)
         self.do(self.node.tick)
+        if self._waiting and not (self.is_halted or self.is_paused):
+            self._give_all()
 
     def halt(self) -> None:
         """Stops the node for good: it ignores all input and does nothing more. For faults of this host, after which
@@ -201,11 +210,11 @@ class Driver:
         """Tells the observer what was kept."""
 
     def _perform(self, out: Any, kept: Any) -> None:
-        """Comes after sending. While the disk is full, orders wait."""
+        """Comes after sending. While the node is paused, orders wait."""
         for peer in sorted(out.contents):
             self._links.carry(peer)
         self._waiting += out.orders
-        if not self._backlog.is_stuck:
+        if not self.is_paused:
             self._give_all()
 
     def _give_all(self) -> None:
@@ -261,4 +270,5 @@ class Driver:
         self._note_stated()
         for peer, message in self._backlog.release():
             self._send(peer, message)
-        self._give_all()
+        if not self.is_paused:
+            self._give_all()

@@ -14,18 +14,30 @@ from seedflood.config import NodeSettings, Settings
 from seedflood.errors import ConfigError
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity, verify
+from seedflood.protocol.swarm.calendar import Calendar
 from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.roster import Roster
-from seedflood.roster_file import SignedRoster, read_roster, spell_time, write_roster
+from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
 _log = structlog.stdlib.get_logger("seedflood")
+
+
+def read_wall() -> float:
+    """What the clock of this host reads, in unix seconds."""
+    return time.time()
+
+
+def steady_seconds() -> float:
+    """Seconds that nobody can set, and that pass while the machine is suspended, too, where the system counts them."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
 class Enrolment:
     """gate: asks the newest roster."""
 
     def __init__(self, operator: bytes | None, run: str, state: Path) -> None:
-        self.gate = Gate(verify, operator, run, None, time.time)
+        self.gate = Gate(verify, operator, run, None, read_wall, Calendar(read_wall, steady_seconds).settled)
         self._operator = operator
         self._run = run
         self._unkept: Roster | None = None
@@ -41,6 +53,7 @@ class Enrolment:
         enrolment = cls(bytes.fromhex(run.operator), run.name, state)
         kept_file = state / ROSTER_FILE
         given, kept = enrolment.read(settings.node.roster), enrolment.read(kept_file if kept_file.exists() else None)
+        enrolment.gate.ours = identity.public_key
         known = [one for one in (given, kept) if one is not None]
         if not known:
             raise ConfigError(
@@ -107,9 +120,6 @@ class Enrolment:
                 f"the operator has removed this host, {entry.name}, from the roster (serial {serial}); a host that "
                 "is to come back needs a new key."
             )
-        if not self.gate.may_link(identity.public_key):
-            first, last = (spell_time(at) if at is not None else "-" for at in (entry.not_before, entry.not_after))
-            raise ConfigError(f"the roster (serial {serial}) lists this host only from {first} to {last}.")
         if node.role not in entry.roles:
             raise ConfigError(
                 f"the roster (serial {serial}) lists this host with the role {', '.join(entry.roles)}, and it was "

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any
 
+from seedflood.host.clocks import Clocks
 from seedflood.host.engine import Engine
 from seedflood.host.handover import Handover
 from seedflood.operations.subject import LinkState, Subject
@@ -26,6 +27,7 @@ class StatusSource(Subject):
     _links: Links
     _handover: Handover
     _clock: Callable[[], float]
+    _clocks: Clocks
     _: KW_ONLY
     incarnation: int
     _view: View | None = None
@@ -42,6 +44,10 @@ class StatusSource(Subject):
     @property
     def is_disk_full(self) -> bool:
         return self._driver.is_disk_full
+
+    @property
+    def clock_fault(self) -> str | None:
+        return self._clocks.fault()
 
     @property
     def handshakes(self) -> int:

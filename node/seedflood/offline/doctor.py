@@ -20,7 +20,8 @@ from rich.filesize import decimal
 
 from seedflood.config import Settings, Stage, check_course, current, load_course
 from seedflood.errors import BindError, ConfigError, DataError, ExitCode, ModelError, RouterError, SeedfloodError
-from seedflood.host.enrolment import Enrolment
+from seedflood.host.clocks import Clocks
+from seedflood.host.enrolment import Enrolment, steady_seconds
 from seedflood.host.places import JOURNAL_FILE, KEY_FILE, SNAPSHOTS_KEPT, is_held
 from seedflood.identity import Identity
 from seedflood.listening import listen_at
@@ -107,9 +108,11 @@ def _key(stage: Stage) -> Check:
         return Check("key", "bad", text, ExitCode.CONFIG)
     try:
         identity = Identity.load_or_create(path)
-        Enrolment.open(stage.settings, identity)
+        enrolment = Enrolment.open(stage.settings, identity)
     except SeedfloodError as error:
         return _bad("key", error)
+    if (fault := Clocks(enrolment.gate, steady_seconds).fault()) is not None:
+        return Check("key", "bad", f"{fault}: set the clock, or have the operator give it more time.", ExitCode.CONFIG)
     return Check("key", "ok", identity.fingerprint + (" is on the roster" if operator else "; the run is open"))
 
 

@@ -7,6 +7,7 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
               main settings; window, local_steps, refresh_period: null if the algorithm is not SeedFlood
               course {position, runs [names]}: the runs that follow each other here, and which one this is, from 1
     state     loading | joining | catching up | ready | stands still | draining | finished | doubted | disk full
+            | out of time
     is_ready, why_not_ready
     progress  step, steps, epoch, loss, loss_step, step_seconds, steps_per_second, seconds_left, spent_seconds,
               spent_bytes, rise
@@ -93,6 +94,10 @@ LINK_KEYS = (
 )
 
 
+_PAUSED = {
+    "draining": "the node is leaving",
+    "disk full": "no space is left on its disk, and it publishes nothing before there is",
+}
 _UNLOADED = {"train": "the model is being loaded", "relay": "it waits for a neighbour that tells what the run is"}
 
 
@@ -105,6 +110,8 @@ def describe_state(hub: TelemetryHub) -> str:
         return "draining"
     if subject.is_disk_full:
         return "disk full"
+    if subject.clock_fault is not None:
+        return "out of time"
     if view.is_doubted:
         return "doubted"
     if subject.is_finished:
@@ -125,10 +132,10 @@ def why_not_ready(hub: TelemetryHub) -> str | None:
     view, state = hub.subject.view(), describe_state(hub)
     if state == LOADING:
         return _UNLOADED[hub.settings.node.role]
-    if state == "draining":
-        return "the node is leaving"
-    if state == "disk full":
-        return "no space is left on its disk, and it publishes nothing before there is"
+    if state in _PAUSED:
+        return _PAUSED[state]
+    if state == "out of time":
+        return hub.subject.clock_fault
     if state == "stands still":
         oldest = min(view.blockers, key=lambda one: one.since)
         return f"no step was done for {hub.quiet_seconds():.0f} s: {explain(oldest)}"

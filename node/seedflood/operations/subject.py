@@ -71,6 +71,11 @@ class Subject:
         return False
 
     @property
+    def clock_fault(self) -> str | None:
+        """Why this host's clock keeps it from taking part, in one sentence; None: it does not."""
+        return None
+
+    @property
     def handshakes(self) -> int:
         """TLS handshakes that others have begun."""
         return 0

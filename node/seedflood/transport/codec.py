@@ -39,7 +39,7 @@ from seedflood.protocol.swarm.messages import (
     Ping,
     Pong,
 )
-from seedflood.protocol.swarm.roster import Roster
+from seedflood.protocol.swarm.roster import SECONDS_MAX, Roster
 from seedflood.transport.texts import plain
 from seedflood.wire import flood_pb2 as pb
 from seedflood.wire.columns import (
@@ -366,6 +366,7 @@ def _hello_to_wire(hello: Hello) -> list[pb.Frame]:
         frontier=frontier_to_wire(hello.frontier),
         roster=roster_to_wire(hello.roster) if hello.roster is not None else None,
         form=hello.form,
+        clock=hello.clock,
     )
     return [pb.Frame(hello=wire), *(pb.Frame(members=chunk) for chunk in rest)]
 
@@ -386,4 +387,5 @@ def _hello_from_wire(wire: pb.Hello, run_id: bytes) -> Hello:
         wire.protocol_version,
         roster_from_wire(wire.roster) if wire.HasField("roster") else None,
         wire.form,
+        min(wire.clock, SECONDS_MAX),
     )

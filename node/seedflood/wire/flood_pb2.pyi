@@ -51,7 +51,7 @@ class Frame(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., votes: _Optional[_Union[Votes, _Mapping]] = ..., block_digests: _Optional[_Union[BlockDigests, _Mapping]] = ..., equivocation: _Optional[_Union[Equivocation, _Mapping]] = ..., algorithm: _Optional[bytes] = ..., seen: _Optional[_Union[Seen, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier", "roster", "form")
+    __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier", "roster", "form", "clock")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class Hello(_message.Message):
     FRONTIER_FIELD_NUMBER: _ClassVar[int]
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     FORM_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     run_id: bytes
     base_digest: bytes
@@ -68,7 +69,8 @@ class Hello(_message.Message):
     frontier: Frontier
     roster: Roster
     form: bytes
-    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., base_digest: _Optional[bytes] = ..., member: _Optional[_Union[Member, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., form: _Optional[bytes] = ...) -> None: ...
+    clock: int
+    def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[bytes] = ..., base_digest: _Optional[bytes] = ..., member: _Optional[_Union[Member, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., form: _Optional[bytes] = ..., clock: _Optional[int] = ...) -> None: ...
 
 class Seen(_message.Message):
     __slots__ = ("address", "is_reachable")

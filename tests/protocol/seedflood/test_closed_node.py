@@ -161,6 +161,27 @@ def test_a_host_whose_time_is_over_is_known_to_be_gone_when_a_peer_links_that_do
     assert hear(node, B, C.updates(0)).bundles == [C.bundle(0)]
 
 
+def test_a_clock_that_is_wrong_for_a_while_ends_no_host_and_no_link():
+    now = [0.0]
+    entries = [Entry(one.name, one.public_key, not_after=60) for one in (A, B, C)]
+    roster = Roster(1, tuple(entries)).signed(lambda message: pretend_signature(OPERATOR, message), OPERATOR, "")
+    node = linked(B, C, roster=roster, calendar=lambda: now[0])
+    for reading, is_untimely in ((1.4e9, True), (30.0, False)):
+        now[0] = reading
+        out = tick(node, 2.0 + (not is_untimely) * 2.0)
+        assert (out.is_removed, out.drop) == (False, [])
+        assert node.gate.is_untimely == is_untimely
+
+
+def test_who_is_out_of_time_is_refused_with_a_sentence_that_is_true():
+    entries = [Entry(A.name, A.public_key), Entry(B.name, B.public_key, not_after=60)]
+    roster = Roster(1, tuple(entries)).signed(lambda message: pretend_signature(OPERATOR, message), OPERATOR, "")
+    node = started(roster, calendar=lambda: 99.0)
+    with pytest.raises(PeerError, match="by this host's clock the other one's time on the roster is over") as caught:
+        node.admission.check_hello(B.hello())
+    assert caught.value.reason == "removed"  # so it is told our roster, and what our clock reads
+
+
 def test_a_window_no_longer_waits_for_who_was_removed():
     node = linked(B, C)
     node.answer(Measured(node.step, PROBES), 0.0)

@@ -164,3 +164,75 @@ def test_stand_ins_take_no_places():
     membership = Membership([A.member()], origins_max=2)
     membership.silence(stand_ins(C, D), lambda _: False)
     assert membership.believe(B.member())
+
+
+DECADES = 43 * 365 * 86_400.0
+
+
+def test_our_own_entry_stays_valid_whatever_our_clock_reads():
+    now = [100.0]
+    one = Gate(
+        verify,
+        OPERATOR,
+        NAME,
+        signed(1, entry(A, not_before=50, not_after=199), entry(B)),
+        lambda: now[0],
+        ours=A.public_key,
+    )
+    for reading, is_untimely in ((100.0, False), (DECADES, True), (0.0, True), (150.0, False)):
+        now[0] = reading
+        one.refresh()
+        assert one.is_untimely == is_untimely
+        assert one.trainers == {A.id, B.id}
+        assert one.former == frozenset()
+
+
+def test_a_clock_that_reads_too_late_for_us_ends_no_other_entry_that_lasts_as_long_as_ours():
+    now = [100.0]
+    entries = entry(A, not_after=199), entry(B, not_after=199), entry(C, not_after=99)
+    one = Gate(verify, OPERATOR, NAME, signed(1, *entries), lambda: now[0], ours=A.public_key)
+    now[0] = DECADES
+    assert not one.refresh()
+    assert (one.trainers, one.former) == ({A.id, B.id}, {C.id})
+
+
+def test_a_host_by_whose_clock_nobody_else_may_take_part_waits_as_well():
+    now = [100.0]
+    one = Gate(verify, OPERATOR, NAME, signed(1, entry(A), entry(B, not_after=199)), lambda: now[0], ours=A.public_key)
+    assert not one.is_untimely
+    now[0] = DECADES
+    one.refresh()
+    assert one.is_untimely
+    now[0] = 100.0
+    one.refresh()
+    assert not one.is_untimely
+    alone = Gate(verify, OPERATOR, NAME, signed(1, entry(A), Entry("bob", B.public_key, ())), ours=A.public_key)
+    assert not alone.is_untimely  # the operator has removed the others, and no clock
+
+
+def test_a_newer_roster_that_gives_us_more_time_ends_the_wait():
+    one = Gate(verify, OPERATOR, NAME, signed(1, entry(A, not_after=9), entry(B)), lambda: 100.0, ours=A.public_key)
+    assert one.is_untimely
+    one.adopt(signed(2, entry(A, not_after=999), entry(B)))
+    assert not one.is_untimely
+
+
+def test_whom_the_operator_has_removed_no_clock_keeps():
+    one = Gate(verify, OPERATOR, NAME, signed(1, Entry("ada", A.public_key, ()), entry(B)), ours=A.public_key)
+    assert not one.may_link(A.public_key)
+    assert not one.is_untimely
+
+
+def test_others_are_judged_by_the_time_that_has_settled():
+    now = [DECADES]
+    one = Gate(
+        verify,
+        OPERATOR,
+        NAME,
+        signed(1, entry(A), entry(B, not_after=199), entry(C)),
+        lambda: now[0],
+        settled=lambda: 100.0,
+        ours=A.public_key,
+    )
+    assert one.trainers == {A.id, B.id, C.id}
+    assert not one.is_untimely

@@ -177,7 +177,7 @@ class SeedfloodDriver(Driver):
 
     def _give(self, order: Order) -> None:
         match order:
-            case Measure() if self.is_disk_full:
+            case Measure() if self.is_paused:
                 self._waiting.append(order)
             case Rebuild():
                 self._compute(Refill(self._journal.closed_epochs(), self._history(Frontier(order.frontier))))

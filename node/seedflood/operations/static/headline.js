@@ -20,6 +20,11 @@ const STATES = {
     shape: "fault",
     text: "Publishes nothing, but relays what others say; goes on when there is space.",
   },
+  "out of time": {
+    tone: "bad",
+    shape: "fault",
+    text: "By its clock it may not take part now, and the clock may be wrong; waits.",
+  },
 };
 
 /** What they mean in one mode of training. */

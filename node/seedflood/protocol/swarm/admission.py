@@ -19,6 +19,7 @@ from seedflood.protocol.swarm.rules import SwarmRules
 
 NOT_LISTED = "the host is not on the roster of this run; its operator adds it by `seedflood roster add`"
 REMOVED = "the operator of this run has removed the host from its roster; to come back it needs a new key"
+OUT_OF_TIME = "by this host's clock the other one's time on the roster is over, or has not begun"
 
 
 class MemberAdmission:
@@ -55,6 +56,8 @@ class MemberAdmission:
             self.refuse(self.gate.objection(hello.member) or "stranger")
             if self.gate.has_removed(hello.member.public_key):
                 raise PeerError(REMOVED, reason="removed")
+            if self.gate.lists(hello.member.public_key):
+                raise PeerError(OUT_OF_TIME, reason="removed")
             raise PeerError(NOT_LISTED, reason="roster")
         if not self.membership.has_room_for(hello.member):
             self.refuse("too many origins")

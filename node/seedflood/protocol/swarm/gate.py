@@ -4,6 +4,10 @@ A run without an operator is open: everyone passes. Of a closed run the roster d
 of its entries are valid now. All questions are answered from sets that are made when the roster or its validity
 changes, so a stranger costs no more than a look.
 
+A clock never ends the host that reads it: whether our own time is over is for the others to judge. If our clock says
+so, it may be wrong. So we publish nothing and wait (`is_untimely`) until it is right, or a newer roster gives us more
+time; and we judge the others as of the last moment of our own entry.
+
 Rosters differ for a moment whenever they change, so a relay is not blamed for what it passes on. A hello brings the
 roster that its sender knows, and that is looked at before the sender: so a newcomer may bring the edition that lists
 it.
@@ -26,13 +30,19 @@ RosterFault = Literal["stranger", "role", "removed"]
 @dataclass(eq=False, repr=False)
 class Gate:
     """operator: the operator's public key; None: the run is open. run: its name. roster: the one
-    to begin with. calendar: returns the time in unix seconds."""
+    to begin with. calendar: returns the time in unix seconds. settled: the same without jumps (`calendar.Calendar`), by
+    which others are judged; None: as `calendar`. ours: our own public key."""
 
     _verify: Verify
     _operator: bytes | None = None
     _run: str = ""
     roster: Roster | None = None
     calendar: Callable[[], float] = lambda: 0.0
+    settled: Callable[[], float] | None = None
+    ours: bytes | None = None
+    is_untimely: bool = False
+    """Does our clock say that we may not take part now, or that nobody else may? It may be wrong, so we publish nothing
+    and wait."""
     trainers: frozenset[OriginId] | None = None
     """Who may publish now; None: everyone."""
     former: frozenset[OriginId] = frozenset()
@@ -65,6 +75,10 @@ class Gate:
     def has_removed(self, public_key: bytes) -> bool:
         entry = self.roster.of_key(public_key) if self.roster is not None else None
         return entry is not None and entry.is_removed
+
+    def lists(self, public_key: bytes) -> bool:
+        """Is this key on the roster, be it valid, removed or out of date?"""
+        return self.roster is not None and self.roster.of_key(public_key) is not None
 
     def objection(self, member: Member) -> RosterFault | None:
         """Why a statement is not heard; None if it is. Who may not train does not take part in any step."""
@@ -103,14 +117,39 @@ class Gate:
         """Looks at the clock. Has anything changed?"""
         if self._operator is None:
             return False
-        now, before = self.calendar(), (self._valid, self.trainers)
+        now, before = self._judged_at(), (self._valid, self.trainers)
         valid = [entry for entry in self.entries() if entry.is_valid(now)]
         self._valid = frozenset(entry.origin for entry in valid)
         self.trainers = frozenset(entry.origin for entry in valid if "train" in entry.roles)
         self.former = frozenset(one.origin for one in self.entries() if one.is_over(now))
         self.listed = frozenset(one.origin for one in self.entries() if one.is_removed or "train" in one.roles)
         self.cuts = {one.origin: one.cut for one in self.entries() if one.cut is not None}
+        self.is_untimely = self._is_untimely()
         return before != (self._valid, self.trainers)
+
+    @property
+    def own_entry(self) -> Entry | None:
+        """Our own entry, unless the operator has removed us."""
+        entry = self.roster.of_key(self.ours) if self.roster is not None and self.ours is not None else None
+        return entry if entry is not None and not entry.is_removed else None
+
+    def _judged_at(self) -> float:
+        """The time by which entries are judged: never one at which our own would not be valid."""
+        now = self.calendar() if self.settled is None else self.settled()
+        own = self.own_entry
+        if own is not None and own.not_after is not None:
+            now = min(now, own.not_after)
+        if own is not None and own.not_before is not None:
+            now = max(now, own.not_before)
+        return now
+
+    def _is_untimely(self) -> bool:
+        own = self.own_entry
+        if own is None:
+            return False
+        others = [one.origin for one in self.entries() if "train" in one.roles and one is not own]
+        is_alone = bool(others) and self.trainers is not None and self.trainers.isdisjoint(others)
+        return is_alone or not own.is_valid(self.calendar())
 
     def stand_ins(self) -> dict[OriginId, Member]:
         """For all entries that may not train now: what counts in place of what they state. So their keys are known, and

@@ -101,7 +101,8 @@ class Hello:
     it.
 
     base_digest: empty from a relay that has still to learn it. form: what a relay has to know of the run beside
-    `[run]`, as the algorithm spells it."""
+    `[run]`, as the algorithm spells it. clock: what the sender's clock reads, in unix seconds; 0: it does not say.
+    Operators are shown it, and nothing is decided by it."""
 
     run_id: bytes
     base_digest: bytes
@@ -111,6 +112,7 @@ class Hello:
     protocol_version: int = 7
     roster: Roster | None = None
     form: bytes = b""
+    clock: int = 0
 
 
 @dataclass(frozen=True, slots=True)

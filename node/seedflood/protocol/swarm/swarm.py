@@ -38,6 +38,8 @@ class Swarm(Generic[Wanted]):
         self._presence = presence
         self.admission = presence.admission
         self.gate = self.admission.gate
+        self.gate.ours = presence.ours.public_key
+        self.gate.refresh()
         self._contradictions_told = 0
         self._dropped: set[OriginId] = set()
         """Neighbours whose links are to end; what still comes from them is not heard."""
