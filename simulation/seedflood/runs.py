@@ -46,6 +46,10 @@ QUIET_SECONDS = 20.0
 MENDING_SECONDS_MAX = 3 * MEND_SECONDS_MAX
 """How long hosts may take then until all have rebuilt their replicas. A host that hears contradictions again and again
 rebuilds once a minute. Then replicas are compared."""
+RELAYS_SECONDS_MAX = 30.0
+"""Hosts do not wait for relays, which may have just started when the last host ends: how long they may take to repair
+what they lack then."""
+
 DOUBLES_SECONDS_MAX = 120.0
 """How long copies of a relay may take to find out which of them is the newer one. They outbid each other up to
 OUTLIVED_MAX times, and each bid may wait for a comparison on every hop: 62 seconds were seen in rings of six."""
@@ -159,6 +163,8 @@ class _Trial(TrialWithLiars[SeedfloodHost]):
     def settle(self) -> None:
         super().settle()
         self.world.clock.run(lambda: not find_doubles(self.world.honest), DOUBLES_SECONDS_MAX)
+        if any(host.is_relay for host in self.world.honest):
+            self.world.clock.run(lambda: has_equal_frontiers(self.world.honest), RELAYS_SECONDS_MAX)
         if not self.liars:
             return
         self.world.run_for(QUIET_SECONDS)

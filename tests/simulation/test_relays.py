@@ -121,3 +121,23 @@ def test_two_copies_of_a_relay_settle_which_of_them_is_newer_before_the_run_is_j
 def test_a_relay_is_judged_by_its_journal_after_a_host_was_cut_off(topology):
     """Nobody orders a relay to make its coefficients again: it has none."""
     assert simulate(Plan(5, topology, 323044886, 12, "bounded", "cuts", closed=True, relays=2)).violations == []
+
+
+def test_a_relay_whose_run_never_ends_need_not_say_what_is_gone_from_it():
+    """A process that ended took some steps with it. Hosts say that when they end."""
+    plan = Plan(
+        clients=6, topology="grid", seed=937968347, steps=12, window="none", profile="all", closed=True, relays=3
+    )
+    assert simulate(plan).violations == []
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(4, "complete", 323044886, 12, "none", "all", closed=True, relays=2),
+        Plan(8, "ring", 323044886, 12, "none", "all", closed=True, relays=2, local_steps=2),
+    ],
+    ids=["all", "some"],
+)
+def test_a_relay_that_starts_when_the_hosts_end_is_given_the_time_to_repair_what_it_lacks(plan):
+    assert simulate(plan).violations == []
