@@ -24,6 +24,7 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
         if host.has_ended_in_doubt:
             violations.append(f"{host.name} ends in doubt of its replica")
     violations += _find_unnamed(hosts)
+    violations += _find_blamed(hosts)
     violations += find_doubles(hosts)
     if not has_equal_frontiers(hosts):
         violations.append("frontiers differ")
@@ -50,6 +51,26 @@ def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
     culprits = sorted(hosts[0].chronicle.two_tongued)
     known = [(host.name, host.named | host.node.gate.former) for host in hosts]
     return [f"{name} does not name {one:016x}" for one in culprits for name, named in known if one not in named]
+
+
+def _find_blamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
+    """Honest hosts that the page or the log of another shows as one that lies. A host whose bit had flipped did sign
+    another sum, and a key that was copied votes twice."""
+    chronicle = hosts[0].chronicle
+    names = {host.name: host.origin for host in hosts}
+    found = []
+    for host in hosts:
+        algorithm, ends = host.node.seedflood, host.node.ends
+        voting, certificates = algorithm.exchange.voting, algorithm.holdings.certificates
+        shown = host.node.view(host.clock.now).words.get("other sums", "none")
+        blamed = {*voting.misvoting, *(names[name] for name in shown.split(", ") if name in names)}
+        blamed -= {one.origin for one in hosts if one.was_corrupt}
+        twice = certificates.doubles.keys() - chronicle.doubles.keys()
+        lists = {"signs other sums": blamed, "votes twice": twice, "contradicts itself": ends.proofs.keys()}
+        for what, origins in lists.items():
+            honest = sorted(origins - chronicle.liars)
+            found += [f"{host.name} shows that {origin:016x} {what}" for origin in honest]
+    return found
 
 
 def find_surplus(hosts: Sequence[SeedfloodHost], roster: Roster) -> list[str]:

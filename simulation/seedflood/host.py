@@ -48,8 +48,8 @@ class SeedfloodHost(Host):
         self.named: set[OriginId] = set()
         """Origins that it saw contradict themselves, in all its lives."""
         self.is_key_fresh = True
-        self.is_corrupt = False
-        """Did `corrupt` change coefficients that it has not rebuilt since?"""
+        self.is_corrupt = self.was_corrupt = False
+        """Did `corrupt` change coefficients that it has not rebuilt since? Did it ever?"""
         self._was_ready = False
 
     def _make_process(self, patience: Patience) -> tuple[Node, SeedfloodDriver]:
@@ -111,7 +111,7 @@ class SeedfloodHost(Host):
         epochs = [] if self.is_relay else sorted(self.ledger.sums)
         if epochs:
             self.ledger.sums[self.rng.choice(epochs)] ^= 1 << self.rng.randrange(40)
-            self.is_corrupt = self.chronicle.is_tainted = True
+            self.is_corrupt = self.was_corrupt = self.chronicle.is_tainted = True
         return bool(epochs)
 
     def judge(self) -> list[str]:

@@ -12,7 +12,7 @@ from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
+from seedflood.protocol.seedflood.messages import Bundle, EpochDigest, Update, Updates, Vote
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from seedflood.protocol.seedflood.watch import DigestWatch
@@ -257,6 +257,21 @@ def test_a_host_that_ends_with_other_coefficients_than_its_journal_gives_is_seen
 def test_an_honest_host_that_is_named_is_seen(world):
     world.hosts[2].named.add(world.hosts[1].origin)
     assert find_mistakes(world.hosts) == [f"h2 named {world.hosts[1].origin:016x}, which told no two things"]
+
+
+def test_an_honest_host_that_a_page_shows_as_one_that_signs_other_sums_is_seen_unless_its_bit_had_flipped(world):
+    shown, shows = world.hosts[1], world.hosts[2]
+    shows.node.seedflood.exchange.voting.misvoting[shown.origin] = 0
+    assert find_violations(world.hosts) == [f"h2 shows that {shown.origin:016x} signs other sums"]
+    shown.was_corrupt = True
+    assert find_violations(world.hosts) == []
+
+
+def test_an_honest_host_that_is_shown_as_one_that_votes_twice_is_seen(world):
+    twice, shows = world.hosts[1], world.hosts[2]
+    vote = Vote(twice.origin, 0, EpochDigest(bytes(32), bytes(32)))
+    shows.node.seedflood.holdings.certificates.doubles[twice.origin] = vote, vote
+    assert find_violations(world.hosts) == [f"h2 shows that {twice.origin:016x} votes twice"]
 
 
 def test_a_liar_that_somebody_does_not_name_is_seen(world):

@@ -5,6 +5,7 @@ import pytest
 from worlds import STORMY, make_world
 
 from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from simulation.checks import find_stuck
 from simulation.operator import Operator
@@ -156,3 +157,70 @@ def test_of_two_sums_that_hosts_voted_for_because_a_liar_said_two_things_one_sta
     result = simulate(Plan(5, "complete", 425, 48, "bounded", "liars", closed=True))
     assert result.faults["culprits"]
     assert result.is_good, result.violations
+
+
+def deceive(world, liar, victim, steps):
+    """The liar tells this host alone another update of these steps."""
+    send, key = liar.send, liar.public_key
+
+    def forged(bundle):
+        if bundle.origin != liar.origin or bundle.step not in steps:
+            return bundle
+        (seed, scalar), *others = bundle.probes
+        bundle = bundle._replace(probes=((seed, scalar + 1), *others))
+        return bundle._replace(signature=liar.sign(bundle.signed_bytes(liar.rules.run_id, key)))
+
+    def send_forged(to, messages):
+        if to == victim.origin:
+            messages = [
+                Updates(tuple(map(forged, message.bundles))) if isinstance(message, Updates) else message
+                for message in messages
+            ]
+        send(to, messages)
+
+    world.chronicle.is_tainted = True
+    liar.send = send_forged
+    liar._check_said = lambda message: None
+
+
+def named(host):
+    said = [event for event in host.events if event.name == "a host signs another sum than the others"]
+    return {event.facts["member"] for event in said}
+
+
+TOLD_APART = [("bounded", 1, {1}), ("none", 2, {1}), ("bounded", 4, {0, 1, 2}), ("none", 3, {0, 1, 2})]
+
+
+def tell_apart(window, seed, epochs):
+    """A run in which a liar deceives one host about the last steps of these epochs. Returns the world and the liar."""
+    world = make_closed(window=window, seed=seed)
+    liar = world.hosts[4]
+    world.chronicle.liars.add(liar.origin)
+    deceive(world, liar, world.hosts[0], {(one + 1) * PERIOD - 1 for one in epochs})
+    return world, liar
+
+
+def judge_names(world):
+    """Nobody names an honest host in its log, or shows one."""
+    for host in world.hosts:
+        assert named(host) == set()
+        assert host.node.view(world.clock.now).words["other sums"] == "none"
+
+
+@pytest.mark.parametrize(("window", "seed", "epochs"), TOLD_APART)
+def test_whom_a_liar_tells_another_update_at_the_end_of_an_epoch_is_not_named(window, seed, epochs):
+    """All others named it before the inquiry had ended, and the page kept the name."""
+    world, liar = tell_apart(window, seed, epochs)
+    judge(world)
+    world.run_for(2 * DISPUTE_SECONDS)
+    judge_names(world)
+    assert all(host.named == {liar.origin} for host in world.hosts)
+
+
+@pytest.mark.parametrize("seed", [4, 6])
+def test_whom_a_liar_has_deceived_is_not_named_though_others_compacted_too_soon_to_find_the_liar(seed):
+    world, _ = tell_apart("none", seed, {1})
+    world.run(600.0)
+    world.run_for(2 * DISPUTE_SECONDS)
+    assert world.chronicle.two_tongued
+    judge_names(world)

@@ -309,3 +309,83 @@ def test_whose_vote_showed_that_an_origin_said_two_things_may_hold_back_sums_by_
     assert node.ends.proofs.keys() == {B.id}
     votes = vote(C, epoch(1, *second.frontier, total=8)), vote(B, second)
     assert hear(node, C, Votes(votes)).compact == []
+
+
+# Who is named
+
+
+def disputed(*, steps=4):
+    """A node to which C has told that it votes for another sum than the others."""
+    node, closed, *_ = summed(steps)
+    other = epoch(0, *closed.frontier, total=8)
+    hear(node, C, Votes((vote(C, other), vote(B, closed))))
+    return node
+
+
+def shown(node, now=DISPUTE_SECONDS):
+    return node.view(now).words["other sums"]
+
+
+def wait(node):
+    """Until the inquiry is over. What does the log say?"""
+    ticks = [tick(node, at) for at in (2.0, 4.0, 6.0, DISPUTE_SECONDS)]
+    return [(event.name, event.facts.get("member")) for out in ticks for event in out.events]
+
+
+NAMED = "a host signs another sum than the others"
+
+
+def test_who_signs_another_sum_is_named_when_neighbours_had_time_to_compare_their_bundles():
+    node = disputed()
+    assert shown(node) == "none"
+    assert (NAMED, "cyd") in wait(node)
+    assert shown(node) == "cyd"
+
+
+def test_who_signs_another_sum_because_somebody_deceived_it_is_not_named():
+    node = disputed()
+    node.inquiry.contradicted(C.id, B.bundle(3, scalar=7), B.bundle(3, scalar=8))
+    assert (NAMED, "cyd") not in wait(node)
+    assert shown(node) == "none"
+
+
+def test_a_name_is_taken_back_when_it_is_proven_who_deceived_its_host():
+    node = disputed()
+    wait(node)
+    node.inquiry.contradicted(C.id, B.bundle(3, scalar=7), B.bundle(3, scalar=8))
+    out = tick(node, DISPUTE_SECONDS + 2.0)
+    (event,) = [event for event in out.events if event.name == "a host signed another sum as it was deceived"]
+    assert event.facts == {"member": "cyd", "epoch": 0, "by": "bob"}
+    assert shown(node) == "none"
+
+
+def test_what_an_origin_told_in_two_ways_later_is_no_excuse_for_an_earlier_epoch():
+    node = disputed(steps=12)
+    wait(node)
+    node.inquiry.contradicted(C.id, B.bundle(11, scalar=7), B.bundle(11, scalar=8))
+    tick(node, DISPUTE_SECONDS + 2.0)
+    assert shown(node) == "cyd"
+
+
+def test_nobody_is_the_excuse_of_itself():
+    node = disputed()
+    wait(node)
+    node.inquiry.contradicted(C.id, C.bundle(3, scalar=7), C.bundle(3, scalar=8))
+    tick(node, DISPUTE_SECONDS + 2.0)
+    assert shown(node) == "cyd"
+
+
+def test_whose_link_broke_meanwhile_could_not_show_its_bundles_and_is_not_named():
+    node = disputed()
+    node.disconnected(C.id, 1.0, "cut")
+    assert (NAMED, "cyd") not in wait(node)
+    assert shown(node) == "none"
+
+
+def test_who_signs_another_sum_of_what_is_compacted_already_is_not_named():
+    """Nobody has the bundles any more that would show whether it was deceived."""
+    node, closed = summed()
+    hear(node, B, Votes((vote(B, closed),)))
+    hear(node, C, Votes((vote(C, epoch(0, *closed.frontier, total=8)),)))
+    wait(node)
+    assert shown(node) == "none"

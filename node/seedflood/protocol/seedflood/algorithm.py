@@ -262,6 +262,7 @@ class SeedFlood(Algorithm):
         donors.retry()
         self.exchange.voting.ask(now)
         self.exchange.voting.tell_overdue(self.step, now, self.ending.lacking)
+        self.exchange.voting.take_names_back(self.step)
         if self.phase is not Phase.JOINING and not self._blockers.is_disk_full:
             self.exchange.sums.ask(applied_before(self.step, self.rules), self.exchange.linked, self._outbox, now)
         # neighbours are so much further apart, and bundles of turns cover rounds before their own
@@ -305,7 +306,7 @@ class SeedFlood(Algorithm):
         view = add_to_view(view, self._presence, self.exchange, self.frontier, self.windows, duplicates=duplicates)
         view = replace(add_removals(view, self.ends, self._membership), steps=self.ending.steps)
         voting = self.exchange.voting
-        return add_votes(view, self.holdings.certificates, voting.misvoting.values())
+        return add_votes(view, self.holdings.certificates, map(self._membership.name, voting.misvoting))
 
     def _is_waiting(self) -> bool:
         is_served = self.phase is Phase.JOINING and self.exchange.donors.donor is not None  # it says how far it is

@@ -88,6 +88,7 @@ class Exchange:
         self.donors.disconnect(peer)
         self.inquiry.disconnect(peer)
         self.watch.forget(peer)
+        self.voting.disconnected(peer)
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
         """Raises PeerError, having used nothing, if the message is not allowed."""

@@ -2,13 +2,17 @@
 Nobody is in a hurry for a vote, and all hosts vote at about the same time, so votes are gathered (`Neighbours.gather`).
 
 A host whose vote for the same steps says another sum has another replica than we, or lies. So if as many others as not
-say another sum than ours, we doubt our replica. Who says another sum than the certificate is named. Of an epoch that is
-not compacted for long the log tells why, and for whom it waits.
+say another sum than ours, we doubt our replica. Of an epoch that is not compacted for long the log tells why, and for
+whom it waits.
 
 A host may also vote for another sum since an origin told it something else. Only signed bundles prove that, and the sum
 takes their place. So if a host has voted for another sum of the same steps, bundles stay for another DISPUTE_SECONDS,
 and neighbours compare what they hold (`inquiry`). That costs all links something, so each host is given it once, and
 again when an origin was proven to contradict itself.
+
+So who says another sum than the certificate may have been deceived. It is named only by a neighbour that was linked
+with it and held the bundles all that time, so that both could compare them, and found nobody who contradicts itself.
+The name is taken back if somebody is proven later to have done so in that epoch or before.
 """
 
 import struct
@@ -41,7 +45,8 @@ _RECORD = struct.Struct(">Q32s32s64sQ")
 
 @dataclass(eq=False, repr=False)
 class Voting:
-    """misvoting: the hosts, by name, that say another sum than a certificate."""
+    """misvoting: the hosts that say another sum than a certificate, though nobody is known to have deceived them; each
+    with the first such epoch."""
 
     _holdings: Holdings
     _presence: Presence
@@ -49,7 +54,12 @@ class Voting:
     _watch: DigestWatch
     _outbox: Outbox[Outputs]
     _rules: Rules
-    misvoting: dict[OriginId, str] = field(default_factory=dict)
+    misvoting: dict[OriginId, int] = field(default_factory=dict)
+    _suspects: dict[int, set[OriginId]] = field(default_factory=dict)
+    """By disputed epoch: the neighbours that say another sum, and were linked all the time since."""
+    _deceiving: dict[OriginId, int] = field(default_factory=dict)
+    """By origin that was proven to contradict itself: the last epoch on which somebody may have voted who had not heard
+    of that."""
     _is_changed: bool = False
     _counted: int | None = None
     """The serial of the roster when all votes were counted last; None if others have come since."""
@@ -71,6 +81,7 @@ class Voting:
     def __post_init__(self) -> None:
         self._certificates = self._holdings.certificates
         self._closings = self._holdings.closings
+        self._membership = self._presence.membership
         self._run_id, self._period = self._rules.run_id, self._rules.refresh_period
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
@@ -129,6 +140,10 @@ class Voting:
         if told:
             self._outbox.send(peer, Votes(tuple(vote for _, votes in known for vote in votes)))
 
+    def disconnected(self, peer: OriginId) -> None:
+        for suspects in self._suspects.values():
+            suspects.discard(peer)
+
     def gathered(self, peer: OriginId) -> Iterator[Votes]:
         """Takes the votes that are to be passed on to a neighbour; those that say the same stand together."""
         votes: list[Vote] = self._presence.neighbours.take_gathered(peer)
@@ -153,9 +168,10 @@ class Voting:
         elif not self._disputed:
             return []
         agreed = self._closings.agreed(lambda epoch, digests: self._may_replace(epoch, digests, now), now)
-        self._disputed = {
-            one: since for one, since in self._disputed.items() if self._closings.digests(one) is not None
-        }
+        gone = [epoch for epoch in self._disputed if self._closings.digests(epoch) is None]
+        for epoch in gone:
+            del self._disputed[epoch]
+            self._suspects.pop(epoch, None)
         return agreed
 
     def _may_replace(self, epoch: int, digests: EpochDigest, now: float) -> bool:
@@ -165,7 +181,11 @@ class Voting:
             if epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
                 return True
             self._disputed[epoch] = now
-        return now >= self._disputed[epoch] + DISPUTE_SECONDS
+            self._suspects[epoch] = {origin for origin in against if origin in self._presence.neighbours}
+        is_over = now >= self._disputed[epoch] + DISPUTE_SECONDS
+        if is_over:
+            self._name(self._suspects.pop(epoch, ()), epoch)
+        return is_over
 
     @property
     def _roster_serial(self) -> int:
@@ -174,11 +194,7 @@ class Voting:
 
     def _count(self) -> None:
         self._counted = self._roster_serial
-        for epoch, digests in self._certificates.review():
-            for origin in self._certificates.against(epoch, digests):
-                if origin not in self.misvoting:
-                    self.misvoting[origin] = name = self._presence.membership.name(origin)
-                    self._outbox.tell("a host signs another sum than the others", "error", member=name, epoch=epoch)
+        self._certificates.review()
 
     def certified(self, closed: ClosedEpoch) -> ClosedEpoch | None:
         """A sum that somebody gives us with a certificate of votes that were checked, if there is one. Who made its own
@@ -225,6 +241,38 @@ class Voting:
         self._outbox.tell(
             "an epoch is not compacted", "warning", epoch=epoch, why=why, waiting_for=membership.names(origins)
         )
+
+    def take_names_back(self, step: int) -> None:
+        """Once per comparison period: names no longer whom an origin has deceived that was proven to contradict
+        itself."""
+        for one in self._membership.ended:
+            self._deceiving.setdefault(one, step // self._period + 1)
+        name = self._membership.name
+        for origin, epoch in list(self.misvoting.items()):
+            culprit = self._deceiver(origin, epoch)
+            if culprit is None:
+                continue
+            del self.misvoting[origin]
+            self._outbox.tell(
+                "a host signed another sum as it was deceived", member=name(origin), epoch=epoch, by=name(culprit)
+            )
+
+    def _name(self, suspects: Iterable[OriginId], epoch: int) -> None:
+        """Names these hosts, which say another sum than the certificate, unless somebody is known to have deceived
+        them."""
+        for origin in sorted(suspects):
+            if origin not in self.misvoting and self._deceiver(origin, epoch) is None:
+                self.misvoting[origin] = epoch
+                name = self._presence.membership.name(origin)
+                self._outbox.tell("a host signs another sum than the others", "error", member=name, epoch=epoch)
+
+    def _deceiver(self, origin: OriginId, epoch: int) -> OriginId | None:
+        """Who may have told this host other things than the others, so that its sum of the epoch is another?"""
+        for culprit, end in self._membership.ended.items():
+            last = self._deceiving.get(culprit, epoch)
+            if culprit != origin and end // self._period <= epoch <= last:
+                return culprit
+        return None
 
     def _compare(self, epoch: int, now: float) -> None:
         """Doubts our replica if at least as many others have voted for another sum of the same steps as for ours."""
