@@ -32,7 +32,9 @@ def browser() -> Iterator[Chrome]:
     if os.geteuid() == 0:
         options.add_argument("--no-sandbox")  # chromium's sandbox does not work for root
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = Chrome(options=options, service=Service(driver))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("no_proxy", "localhost")  # where chromedriver is
+        made = Chrome(options=options, service=Service(driver))
     yield made
     made.quit()
 

@@ -141,7 +141,7 @@ def test_a_run_that_unlearns_says_so_in_red_and_each_figure_says_of_which_step_i
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, 1100, DESK])
-def test_it_can_be_read_on_every_screen(page: Page, strange, theme: str, width: int):
+def test_it_can_be_read_on_every_screen(strange, page: Page, theme: str, width: int):
     for k in range(100):
         at = time.time() - 500 + 5 * k
         strange.hub.history.described(at, {"mean": 3.25 + 0.9**k, "spread": 0.8**k, "pairs_met": 1.2 * k**1.5})
