@@ -34,7 +34,7 @@ def make_source(node, driver, clock, links=None):
     view = getattr(node, "view", None)
     engine = SimpleNamespace(node=node, view=view, driver=driver, parameters=(1, 4))
     stage = Stage(Settings(), Path(), 0, ("only",), ("one",))
-    return StatusSource(engine, links, Handover(stage, list), clock, incarnation=1)
+    return StatusSource(engine, links, Handover(stage, list), clock, None, incarnation=1)
 
 
 def rows(links):

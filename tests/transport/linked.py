@@ -24,13 +24,18 @@ async def pair(make_node, **settings):
     return a, b
 
 
+def channel_to(address: str, *options: tuple[str, int], **facts) -> grpc.aio.Channel:
+    """A peer's connection in plain text: direct, whatever proxy the environment names."""
+    return grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0), *options], **facts)
+
+
 def frame_of(message: codec.LinkMessage):
     return flood_pb2.Frame.FromString(codec.encode(message)[0])
 
 
 async def rogue(b, *frames: bytes) -> tuple[grpc.StatusCode, str]:
     """Sends raw frames and returns the status with which the node ends the stream."""
-    return await end_of(grpc.aio.insecure_channel(b.address, options=[("grpc.max_send_message_length", -1)]), *frames)
+    return await end_of(channel_to(b.address, ("grpc.max_send_message_length", -1)), *frames)
 
 
 async def end_of(channel: grpc.aio.Channel, *frames: bytes) -> tuple[grpc.StatusCode, str]:

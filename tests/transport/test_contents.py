@@ -5,14 +5,14 @@ import asyncio
 import grpc
 import grpc.aio
 import pytest
-from linked import pair
+from linked import channel_to, pair
 
 from seedflood.identity import Identity
 from seedflood.protocol.swarm.messages import Opaque, Ping
 from seedflood.transport.budget import Use
 from seedflood.transport.credentials import Credentials
 from seedflood.transport.link import CONTENTS_BYTES_MAX
-from seedflood.transport.server import CONTENTS_PATH, TOKEN_KEY
+from seedflood.transport.server import CHANNEL_OPTIONS, CONTENTS_PATH, TOKEN_KEY
 
 
 async def linked(make_node, **settings):
@@ -25,7 +25,7 @@ def frames(node):
 
 async def end_of(address, *said, token=b"sixteen bytes ..", path=CONTENTS_PATH):
     """What a stranger hears that opens a second connection with this token."""
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with channel_to(address) as channel:
         call = channel.stream_stream(path)(metadata=((TOKEN_KEY, token),))
         try:
             for frame in said:
@@ -130,7 +130,7 @@ async def test_who_knows_a_token_and_not_the_key_has_no_second_connection(make_n
     await a.until(lambda: a.linked)
     await b.until(lambda: b.linked)
     (link,) = a.links.open.values()
-    way = other.open(b.address, [])
+    way = other.open(b.address, CHANNEL_OPTIONS)
     async with way.channel:
         call = way.channel.stream_stream(CONTENTS_PATH)(metadata=((TOKEN_KEY, link.token),))
         with pytest.raises(grpc.aio.AioRpcError, match="another origin"):

@@ -9,6 +9,7 @@ import bare_http2
 import grpc
 import grpc.aio
 import pytest
+from linked import channel_to
 
 from seedflood.transport import door
 from seedflood.transport.codec import encode
@@ -26,7 +27,7 @@ async def node(make_node):
 
 async def refused(node, frame: bytes, path: str = LINK_PATH) -> tuple[grpc.StatusCode, str]:
     """How a stream that says this ends."""
-    async with grpc.aio.insecure_channel(node.address) as channel:
+    async with channel_to(node.address) as channel:
         call = channel.stream_stream(path)(iter([frame]))
         with contextlib.suppress(grpc.aio.AioRpcError):
             async for _ in call:
@@ -64,8 +65,8 @@ async def test_a_message_that_grpc_itself_refuses_is_no_traceback(node, path, co
 
 @pytest.mark.parametrize("path", [LINK_PATH, CONTENTS_PATH, CHECK_PATH])
 async def test_a_stream_that_ends_while_it_is_refused_is_no_traceback(node, path, caplog) -> None:
-    async with grpc.aio.insecure_channel(
-        node.address, compression=grpc.Compression.Gzip, options=[("grpc.max_send_message_length", -1)]
+    async with channel_to(
+        node.address, ("grpc.max_send_message_length", -1), compression=grpc.Compression.Gzip
     ) as channel:
         call = channel.stream_stream(path)()
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):

@@ -3,6 +3,7 @@
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from linked import channel_to
 
 from seedflood.transport.health import SERVICES
 
@@ -10,7 +11,7 @@ SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Health
 
 
 async def check(node, service: str) -> int:
-    async with grpc.aio.insecure_channel(node.address) as channel:
+    async with channel_to(node.address) as channel:
         request = health_pb2.HealthCheckRequest(service=service)
         return (await health_pb2_grpc.HealthStub(channel).Check(request)).status
 

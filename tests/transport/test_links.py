@@ -8,7 +8,7 @@ import logging
 import grpc
 import grpc.aio
 import pytest
-from linked import bundle, frame_of, pair, rogue
+from linked import bundle, channel_to, frame_of, pair, rogue
 
 from seedflood.errors import BindError, PeerError, RunMismatchError
 from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
@@ -62,7 +62,7 @@ async def test_a_digest_that_was_told_last_is_told_again_in_two_bytes(make_node)
 
 async def test_who_repeats_a_digest_that_was_never_told_loses_its_link(make_node) -> None:
     b = await make_node("b").start()
-    async with grpc.aio.insecure_channel(b.address) as channel:
+    async with channel_to(b.address) as channel:
         peer = make_node("peer")
         call = channel.stream_stream(LINK_PATH)()
         await call.write(frame_of(peer.hello()).SerializeToString())
@@ -591,7 +591,7 @@ async def test_goodbye_is_the_last_message_after_everything_queued(make_node) ->
 
 async def test_drain_does_not_wait_for_a_peer_that_does_not_read(make_node) -> None:
     b = await make_node("b").start()
-    async with grpc.aio.insecure_channel(b.address) as channel:
+    async with channel_to(b.address) as channel:
         mute = make_node("mute")
         call = channel.stream_stream(LINK_PATH)()
         await call.write(frame_of(mute.hello()).SerializeToString())
@@ -604,7 +604,7 @@ async def test_drain_does_not_wait_for_a_peer_that_does_not_read(make_node) -> N
 
 async def test_a_full_queue_drops_the_oldest_updates_and_keeps_the_newest_digest(make_node) -> None:
     b = await make_node("b", queue_bundles_max=10_000).start()
-    async with grpc.aio.insecure_channel(b.address) as channel:
+    async with channel_to(b.address) as channel:
         slow = make_node("slow")
         call = channel.stream_stream(LINK_PATH)()
         await call.write(frame_of(slow.hello()).SerializeToString())
@@ -643,7 +643,7 @@ async def test_messages_of_an_algorithm_arrive_in_order_on_both_sides(make_node)
 async def test_a_peer_that_does_not_read_gets_the_newest_messages_of_an_algorithm(make_node) -> None:
     b = await make_node("b").start()
     count = 400  # 100 MB
-    async with grpc.aio.insecure_channel(b.address) as channel:
+    async with channel_to(b.address) as channel:
         slow = make_node("slow")
         call = channel.stream_stream(LINK_PATH)()
         await call.write(frame_of(slow.hello()).SerializeToString())

@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import grpc.aio
 import pytest
-from linked import bundle, pair, rogue
+from linked import bundle, channel_to, pair, rogue
 
 from seedflood.protocol.seedflood.messages import Standing, Updates
 from seedflood.protocol.swarm.messages import Opaque, Ping
@@ -89,7 +89,7 @@ async def test_an_answer_that_is_wrong_ends_the_link(make_node, answer: list[cod
 
 async def test_a_stream_without_a_hello_is_ended(make_node) -> None:
     b = await make_node("b", hello_seconds=0.05).start()
-    async with grpc.aio.insecure_channel(b.address) as channel:
+    async with channel_to(b.address) as channel:
         call = channel.stream_stream("/seedflood.wire.Flood/Link")()
         with pytest.raises(grpc.aio.AioRpcError):
             await call.read()

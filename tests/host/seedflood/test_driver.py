@@ -65,6 +65,7 @@ class ScriptedNode:
         self.calls = []
         self.error = None
         self.ends = SimpleNamespace(proofs={})
+        self.gate = SimpleNamespace(is_untimely=False)
         self.contents = SimpleNamespace(note=self.note_contents)
         self.seedflood = SimpleNamespace(hear_of_disk=self.hear_of_disk)
 
