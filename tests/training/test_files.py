@@ -283,3 +283,10 @@ def test_a_folder_with_a_broken_copy_of_what_datasets_saved_is_told_in_one_sente
     (tmp_path / "state.json").write_text("{}")
     with pytest.raises(DataError, match=r"Cannot read .*: copy the file anew"):
         read_data(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.json", "rows.txt"])
+def test_a_file_in_utf_16_is_told_to_be_saved_as_utf_8(tmp_path, name):
+    (tmp_path / name).write_bytes('{"text": "a"}\n{"text": "b"}\n'.encode("utf-16"))
+    with pytest.raises(DataError, match="is not text in UTF-8: save it as UTF-8"):
+        read_file(tmp_path / name)

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from seedflood.errors import DataError
-from seedflood.training.rows import Reader, Row, Table, rows_in_memory
+from seedflood.training.rows import Reader, Row, Table
+from seedflood.training.tables import of_dataset, read_arrow, read_parquet
 
 SPLIT_WORDS = {
     "train": ("train", "training", "trainset"),
@@ -40,6 +41,8 @@ REPEATED = 100
 LOOKED_AT = 1024
 """So many bytes of a file tell whether it is a list."""
 
+NOT_UTF_8 = "not text in UTF-8: save it as UTF-8."
+
 SAVED = ("dataset_dict.json", "state.json")
 """In a folder that `datasets` has saved."""
 
@@ -52,7 +55,7 @@ def read_file(path: Path) -> Table:
     try:
         table = reader(path)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8: save it as UTF-8.") from error
+        raise DataError(f"{path} is {NOT_UTF_8}") from error
     except (EOFError, zlib.error, lzma.LZMAError, OSError, ValueError) as error:
         raise DataError(_complaint(path, error)) from error
     if not table.rows:
@@ -119,7 +122,10 @@ def _complaint(path: Path, error: Exception) -> str:
 def _read_json_lines(path: Path) -> Table:
     """One object per line, or a list of objects as in .json."""
     with _open(path) as lines:
-        if _is_list(lines.peek(LOOKED_AT)[:LOOKED_AT]):
+        head = lines.peek(LOOKED_AT)[:LOOKED_AT]
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise DataError(f"{path} is {NOT_UTF_8}")
+        if _is_list(head):
             return _read_json(path)
         numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
         parsed = ((_parse(line, path, number), number, _has_halves(line)) for number, line in numbered if line)
@@ -231,18 +237,6 @@ def _read_text(path: Path) -> Table:
         return Table([Row({"text": text}, str(path), number) for number, text in texts if text.strip()])
 
 
-def _read_parquet(path: Path) -> Table:
-    import pyarrow.parquet
-
-    return _of_arrow(pyarrow.parquet.read_table(path), str(path))
-
-
-def _read_arrow(path: Path) -> Table:
-    import datasets
-
-    return of_dataset(datasets.Dataset.from_file(str(path)), str(path))
-
-
 def _read_saved(folder: Path) -> dict[str, Reader]:
     """What `datasets.save_to_disk` wrote. Raises DataError."""
     import datasets
@@ -253,36 +247,6 @@ def _read_saved(folder: Path) -> dict[str, Reader]:
         raise DataError(_complaint(folder, error)) from error
     splits = found if isinstance(found, datasets.DatasetDict) else {"train": found}
     return {str(name): partial(of_dataset, rows, f"{folder} {name}") for name, rows in splits.items()}
-
-
-def of_dataset(found: Any, name: str) -> Table:
-    """The rows of a data set of the library `datasets`. name: what stands in errors in place of a file."""
-    named = {column: getattr(feature, "names", None) for column, feature in found.features.items()}
-    names = {column: tuple(labels) for column, labels in named.items() if labels}
-    return Table(_rows_of_arrow(found.with_format("arrow")[:], name), names)
-
-
-def _of_arrow(table: Any, name: str) -> Table:
-    """The rows of a table; the library `datasets` leaves the names of labels in its description."""
-    told = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = told.get("info", {}).get("features", {})
-    names = {
-        column: tuple(one["names"]) for column, one in features.items() if isinstance(one, dict) and "names" in one
-    }
-    return Table(_rows_of_arrow(table, name), names)
-
-
-def _rows_of_arrow(table: Any, name: str) -> list[Row]:
-    """Images and sounds, which are bytes, are not decoded: no task reads them. A table gives all objects of a column
-    every key that one of them has, so keys of nothing are left out."""
-    rows = table.to_pylist(maps_as_pydicts="lossy")
-    return rows_in_memory(({key: _without_none(value) for key, value in row.items()} for row in rows), name)
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_none(one) for key, one in value.items() if one is not None}
-    return [_without_none(one) for one in value] if isinstance(value, list) else value
 
 
 def _open(path: Path) -> io.BufferedReader:
@@ -310,8 +274,8 @@ KINDS: Mapping[str, Callable[[Path], Table]] = {
     ".json": _read_json,
     ".csv": _read_csv,
     ".tsv": _read_csv,
-    ".parquet": _read_parquet,
-    ".arrow": _read_arrow,
+    ".parquet": read_parquet,
+    ".arrow": read_arrow,
     ".txt": _read_text,
 }
 """By the ending of a file: reads it."""

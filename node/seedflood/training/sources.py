@@ -10,8 +10,9 @@ from seedflood import embedded
 from seedflood.config import divide_data
 from seedflood.errors import DataError
 from seedflood.training import hub
-from seedflood.training.files import KINDS, kind_of, of_dataset, read_file, read_folder, split_of
+from seedflood.training.files import KINDS, kind_of, read_file, read_folder, split_of
 from seedflood.training.rows import Reader, Splits, Table, choose_splits, rows_in_memory
+from seedflood.training.tables import of_dataset
 
 
 def read_embedded(rows_of: Callable[[embedded.Split], Iterable[Mapping[str, Any]]]) -> Splits:
