@@ -49,15 +49,17 @@ def pack(rows: Sequence[Row], encoder: TextEncoder) -> Tensor:
     for start in range(0, len(rows), TEXTS_AT_ONCE):
         texts = [encoder.text(row) for row in rows[start : start + TEXTS_AT_ONCE]]
         encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        parts.extend(numpy.array(_between(beginning, tokens, ending), dtype=numpy.int32) for tokens in encoded)
+        parts.extend(numpy.array(_between(beginning, tokens, ending, last), dtype=numpy.int32) for tokens in encoded)
     return _rows_of(parts, encoder.length_max)
 
 
-def _between(beginning: list[int], tokens: list[int], ending: list[int]) -> list[int]:
-    """A text with its first and last token, of which it may bring its own."""
-    starts = bool(beginning) and tokens[:1] == beginning
-    ends = bool(ending) and tokens[-1:] == ending
-    return ([] if starts else beginning) + tokens + ([] if ends else ending)
+def _between(beginning: list[int], tokens: list[int], ending: list[int], last: int | None) -> list[int]:
+    """A text with its first and last token, of which it may bring its own. last: what it may bring as its end."""
+    if tokens[:1] == beginning:
+        tokens = tokens[1:]
+    if tokens[-1:] == [last]:
+        tokens = tokens[:-1]
+    return beginning + tokens + ending
 
 
 def pack_marked(rows: Sequence[Row], encoder: MarkedEncoder) -> Tensor:
