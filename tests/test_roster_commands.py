@@ -59,7 +59,7 @@ def test_an_operator_makes_a_roster_shows_it_and_removes_a_host(desk: Desk) -> N
     code, out, _ = desk.sign("remove", "alpha", "--yes")
     assert code == 0
     assert "alpha (origin " in out
-    assert "1 hosts are left" in out
+    assert "Hosts left: 1." in out
     code, out, _ = desk.run("show")
     assert "removed" in out
 

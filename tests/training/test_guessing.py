@@ -256,7 +256,7 @@ def test_a_text_is_found_beside_other_columns_of_text(guess):
         ({"task": "completion"}, 'no column "prompt"'),
         ({"task": "foo"}, r'settings: \[run.objective\] "task": .*foo'),
         ({"label_column": "rating"}, r'no column "rating" \(columns: sentence, label\)'),
-        ({"hosts": 4}, r"2 rows to train cannot be shared by 4 nodes: use fewer \(--nodes\)"),
+        ({"hosts": 4}, r"the rows to train \(2\) cannot be shared by 4 nodes: use fewer \(--nodes\)"),
     ],
 )
 def test_rows_that_do_not_fit_what_was_said_are_told_before_any_host_runs(guess, said, words):

@@ -92,7 +92,7 @@ def test_a_bare_folder_of_few_bits_is_refused_whatever_its_scales_are_called(cha
 )
 def test_parts_that_a_language_model_does_without_are_named(changed, plain, caplog, name, told):
     loaded = load_model(changed(lambda weights: weights.update({name: torch.ones(16)})))
-    assert f"{told} ({name}, 1 weights)" in caplog.text
+    assert f"{told} ({name}, 1 in all)" in caplog.text
     assert digest_model(loaded.model) == load_model(str(plain)).digest
 
 

@@ -195,4 +195,4 @@ def test_a_completion_that_is_marked_is_left_out_and_counted():
     rows = [*ROWS, {**ROWS[0], "train": False}, {**ROWS[1], "more": 1}]
     told = make_task(tiny_settings(task="completion"), tiny_tokenizer(), CompletionFormat(), rows, ROWS).describe()
     assert (told["rows"], told["unused"]) == (len(ROWS) + 1, ["more"])
-    assert "1 rows are left out" in understood(told)
+    assert "; rows left out, as blank or marked not to be learned: 1" in understood(told)

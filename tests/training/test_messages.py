@@ -40,7 +40,9 @@ def test_a_masked_turn_is_not_learned(name):
 def test_a_list_beside_the_messages_marks_each_or_each_answer():
     for marks in ([0, 0, 0, 1], [0, 1]):
         assert learned(chat(says(), says(), loss_mask=marks)) == [False, True]
-    with pytest.raises(DataError, match=r'column "loss_mask" has 3 marks for 4 messages: give one to each'):
+    with pytest.raises(
+        DataError, match=r'column "loss_mask" has other than one mark for each message \(3 for 4\): give one to each'
+    ):
         learned(chat(says(), says(), loss_mask=[0, 1, 1]))
 
 

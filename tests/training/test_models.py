@@ -70,7 +70,7 @@ def test_a_broken_weights_file_is_told_in_one_sentence(tmp_path):
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(ModelError, match=r'"cuda:2", but torch finds 2 CUDA devices: count from "cuda:0"'):
+    with pytest.raises(ModelError, match=r'"cuda:2", but of CUDA devices torch finds 2: count from "cuda:0"'):
         prepare_model(tiny_model("opt"), None, device="cuda:2")
 
 

@@ -110,7 +110,7 @@ def test_shards_are_disjoint_differ_by_one_row_at_most_and_cover_the_rows_of_the
 
 
 def test_more_shards_than_rows_are_refused():
-    with pytest.raises(DataError, match="40 rows to train cannot be shared by 41 nodes"):
+    with pytest.raises(DataError, match=r"the rows to train \(40\) cannot be shared by 41 nodes"):
         make(shard="41/41")
 
 

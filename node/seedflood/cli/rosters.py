@@ -105,7 +105,7 @@ def remove(
     left = sum(not one.is_removed for one in after.entries)
     say(
         f"{name} (origin {fingerprint(entry.origin)}) loses its links as soon as a host hears of it, and its key never "
-        f"returns.\nWhat it has published stays in the model. Windows no longer wait for it. {left} hosts are left."
+        f"returns.\nWhat it has published stays in the model. Windows no longer wait for it. Hosts left: {left}."
     )
     if not yes:
         _ask()

@@ -249,11 +249,11 @@ def is_sound(result: dict[str, Any]) -> bool:
 def understood(facts: dict[str, Any]) -> str:
     """What a node has understood of its rows, and a row with what is learned of it."""
     how = "held out" if facts["held_out"] else "a split of its own"
-    copies = f"; {facts['copies']:,} copies of these left out" if facts["copies"] else ""
+    copies = f"; copies of these left out: {facts['copies']:,}" if facts["copies"] else ""
     *columns, last = facts["columns"]
     roles = f"{', '.join(columns)} → {last}" if columns else last
     unused = f", not {', '.join(facts['unused'])}" if facts["unused"] else ""
-    rows = f"{facts['rows']:,} rows to train"
+    rows = f"{facts['rows']:,} {'row' if facts['rows'] == 1 else 'rows'} to train"
     if facts["rows_found"] > facts["rows"]:
         rows = f"{facts['rows']:,} of {facts['rows_found']:,} rows to train (--set run.train_examples=N for more)"
     cut = f"; {facts['cut']:,} of {facts['looked_at']:,} cut" if facts["cut"] else ""

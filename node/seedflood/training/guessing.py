@@ -87,7 +87,7 @@ def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[
         for row in table.rows:
             form.check(row)
     if len(rows) < hosts:
-        raise ConfigError(f"{len(rows)} rows to train cannot be shared by {hosts} nodes: use fewer (--nodes).")
+        raise ConfigError(f"the rows to train ({len(rows)}) cannot be shared by {hosts} nodes: use fewer (--nodes).")
     return guessed
 
 

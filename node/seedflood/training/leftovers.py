@@ -48,7 +48,7 @@ def check_leftovers(names: Collection[str], location: str, kind: str) -> None:
     for pattern, what in OTHER_PARTS.items():
         others = [name for name in left if pattern.search(name)]
         if others:
-            _log.warning("left out of %s: %s (%s, %d weights)", location, what, others[0], len(others))
+            _log.warning("left out of %s: %s (%s, %d in all)", location, what, others[0], len(others))
         left = [name for name in left if name not in others]
     if not left:
         return

@@ -159,8 +159,8 @@ def _mark_by_row(row: Row, given: list[Any], messages: list[Message]) -> None:
         marked = messages if len(marks) == len(messages) else answers
         if len(marks) != len(marked):
             raise row.error(
-                f'column "{name}" has {len(marks)} marks for {len(messages)} messages: give one to each, or to each '
-                "turn of the assistant."
+                f'column "{name}" has other than one mark for each message ({len(marks)} for {len(messages)}): give '
+                "one to each, or to each turn of the assistant."
             )
         for message, is_marked in zip(marked, marks, strict=True):
             if not is_marked:

@@ -337,7 +337,7 @@ def _check_whole(model: Any, found: Mapping[str, Any], location: str) -> None:
         name, has, wants = others[0]
         raise ModelError(
             f"{location} holds {name} of shape {tuple(has)}, and its {MODEL_FILE} wants {tuple(wants)} ({len(others)} "
-            "such weights in all): put the files of one model there."
+            "such in all): put the files of one model there."
         )
     if getattr(model, "is_quantized", False):
         raise ModelError(
@@ -371,7 +371,7 @@ def _device(device: str) -> torch.device:
             'device = "cuda", but torch finds no CUDA device: use "cpu", or install a CUDA build of torch.'
         )
     if target.type == "cuda" and (target.index or 0) >= (count := torch.cuda.device_count()):
-        raise ModelError(f'device = "{device}", but torch finds {count} CUDA devices: count from "cuda:0".')
+        raise ModelError(f'device = "{device}", but of CUDA devices torch finds {count}: count from "cuda:0".')
     return target
 
 

@@ -85,7 +85,7 @@ class Task:
             raise blank.error("no text, as in all rows to evaluate on: remove the row, or add others.")
         chosen = choose_rows(len(train), settings.train_examples, settings.seed)
         if len(chosen) < shard.count:
-            problem = f"{len(chosen)} rows to train cannot be shared by {shard.count} nodes"
+            problem = f"the rows to train ({len(chosen)}) cannot be shared by {shard.count} nodes"
             raise DataError(f"{problem}: use fewer, and say how many in [node] shard.")
         self.row_indices: tuple[int, ...] = tuple(chosen[shard.index :: shard.count])
         self.train_rows = [train[row] for row in self.row_indices]
@@ -183,7 +183,7 @@ class Task:
         counts = Counter(remark for example in examples for remark in example.remarks)
         told = [remark.format(f"{count:,} of {len(examples):,}") for remark, count in sorted(counts.items())]
         if self._left_out:
-            told.append(f"{self._left_out:,} rows are left out, as they are blank or marked not to be learned")
+            told.append(f"rows left out, as blank or marked not to be learned: {self._left_out:,}")
         return [self.encoder.endless_remark, *told] if self.encoder.is_endless else told
 
     def _encoded(self, positions: Sequence[int]) -> list[Example]:
