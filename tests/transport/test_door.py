@@ -11,11 +11,13 @@ import grpc.aio
 import pytest
 from linked import channel_to
 
+from seedflood.identity import Identity
 from seedflood.transport import door
 from seedflood.transport.codec import encode
+from seedflood.transport.credentials import Credentials
 from seedflood.transport.door import LINES
 from seedflood.transport.links import LAST_TURNS
-from seedflood.transport.server import CONTENTS_PATH, LINK_PATH
+from seedflood.transport.server import CHANNEL_OPTIONS, CONTENTS_PATH, LINK_PATH
 
 CHECK_PATH = "/grpc.health.v1.Health/Check"
 
@@ -75,6 +77,45 @@ async def test_a_stream_that_ends_while_it_is_refused_is_no_traceback(node, path
         assert await call.code() is not grpc.StatusCode.OK
     await answered(node)
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("error", [grpc.aio.InternalError, grpc.aio.UsageError])
+@pytest.mark.parametrize("step", ["send_initial_metadata", "read", "write", "abort"])
+@pytest.mark.parametrize("path", [LINK_PATH, CONTENTS_PATH, CHECK_PATH])
+async def test_a_stream_that_ends_at_any_step_is_no_traceback(make_node, path, step, error, caplog, monkeypatch):
+    """gRPC raises these if the other side leaves while a step of ours is on its way: a race of threads, which a
+    stranger wins now and then."""
+    make_handler = grpc.stream_stream_rpc_method_handler
+
+    def make_lossy_handler(behaviour):
+        async def serve(requests, context):
+            await behaviour(requests, Lossy(context, step, error))
+
+        return make_handler(serve)
+
+    monkeypatch.setattr(grpc, "stream_stream_rpc_method_handler", make_lossy_handler)
+    node = await make_node("a", identity=Identity.generate(), credentials=Credentials(Identity.generate())).start()
+    for frame in (b"\xff\xff", b""):
+        channel, _ = Credentials(Identity.generate()).open(node.address, CHANNEL_OPTIONS)
+        async with channel:
+            call = channel.stream_stream(path)(iter([frame]))
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                async for _ in call:
+                    pass
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+class Lossy:
+    """The context of a stream that is lost at one step."""
+
+    def __init__(self, context, step: str, error: type[Exception]) -> None:
+        self._context, self._step, self._error = context, step, error
+
+    def __getattr__(self, name: str):
+        return self._lose if name == self._step else getattr(self._context, name)
+
+    async def _lose(self, *_) -> None:
+        raise self._error("the stream has ended")
 
 
 async def test_no_host_takes_the_places_of_all(node, make_node, monkeypatch) -> None:
