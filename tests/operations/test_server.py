@@ -117,6 +117,14 @@ async def test_before_the_model_is_loaded_the_node_says_so(tmp_path, cluster, ht
         await console.close()
 
 
+@pytest.mark.parametrize("path", ["/static/" + "a" * 256, "/static/" + "%e4%ba%8c" * 90, "/" + "a/" * 2000])
+async def test_a_path_that_no_file_can_have_is_refused_without_a_line_of_the_log(cluster, http, caplog, path):
+    a = await cluster.start("a", [], ALONE)
+    status, _ = await get(http, a, path)
+    assert status == 414
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_the_status_has_all_keys_whatever_is_known(cluster, http):
     a = await cluster.start("a", [], PAIR)
     early = await status_of(http, a)

@@ -17,7 +17,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
-def headers(path: str, encoding: str) -> bytes:
+def headers(path: str, encoding: str, more: dict[str, bytes]) -> bytes:
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -28,8 +28,8 @@ def headers(path: str, encoding: str) -> bytes:
         "grpc-encoding": encoding,
     }
     spelled = b""
-    for name, value in fields.items():
-        spelled += b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+    for name, value in ({key: text.encode() for key, text in fields.items()} | more).items():
+        spelled += b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value
     return spelled
 
 
@@ -39,12 +39,21 @@ def message(content: bytes, *, is_compressed: bool) -> list[bytes]:
     return [frame(_DATA, 0, 1, whole[k : k + 16_384]) for k in range(0, len(whole), 16_384)]
 
 
-async def say(address: str, path: str, *, content: bytes, encoding: str = "gzip", stays: bool = True) -> None:
-    """Opens a stream and says one message that is marked as compressed. stays: until the other side has ended it."""
+async def say(
+    address: str,
+    path: str,
+    *,
+    content: bytes,
+    encoding: str = "gzip",
+    stays: bool = True,
+    more: dict[str, bytes] | None = None,
+) -> None:
+    """Opens a stream and says one message that is marked as compressed. stays: until the other side has ended it.
+    more: metadata."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(_PREFACE + frame(_SETTINGS, 0, 0))
-    writer.write(frame(_HEADERS, _END_HEADERS, 1, headers(path, encoding)))
+    writer.write(frame(_HEADERS, _END_HEADERS, 1, headers(path, encoding, more or {})))
     writer.writelines(message(content, is_compressed=True))
     if not stays:
         writer.write(frame(_RESET, 0, 1, struct.pack(">I", 8)))

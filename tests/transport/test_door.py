@@ -66,6 +66,14 @@ async def test_a_message_that_grpc_itself_refuses_is_no_traceback(node, path, co
 
 
 @pytest.mark.parametrize("path", [LINK_PATH, CONTENTS_PATH, CHECK_PATH])
+@pytest.mark.parametrize("name", ["seedflood-port", "user-agent", "x", "seedflood-contents-bin"])
+async def test_metadata_that_is_no_text_is_no_traceback(node, path, name, caplog) -> None:
+    await bare_http2.say(node.address, path, content=b"", more={name: b"\xff\xfe"})
+    await answered(node)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("path", [LINK_PATH, CONTENTS_PATH, CHECK_PATH])
 async def test_a_stream_that_ends_while_it_is_refused_is_no_traceback(node, path, caplog) -> None:
     async with channel_to(
         node.address, ("grpc.max_send_message_length", -1), compression=grpc.Compression.Gzip

@@ -40,6 +40,8 @@ STATIC_FOLDER = Path(__file__).parent / "static"
 CLOSE_SECONDS = 1.0
 KEEPALIVE_SECONDS = 15.0
 EVENTS_DEFAULT = 100
+PATH_CHARACTERS_MAX = 255
+"""What a file system takes as a name: a longer one would be a fault of the disk."""
 LEVELS = get_args(EventLevel)
 
 HEADERS = {
@@ -166,10 +168,12 @@ class OperationsServer:
 
 @web.middleware
 async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Allows GET and HEAD only. Adds headers that protect the page from other sites, to errors, too."""
+    """Allows GET and HEAD only, and no path longer than ours. Adds headers that protect the page from other sites, to errors, too."""
     try:
         if request.method not in ("GET", "HEAD"):
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
+        if len(request.rel_url.raw_path) > PATH_CHARACTERS_MAX:
+            raise web.HTTPRequestURITooLong
         response = await handler(request)
     except web.HTTPException as error:
         error.headers.update(HEADERS, **{"Cache-Control": "no-store"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable
@@ -76,6 +77,11 @@ SERVER_OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_connection_idle_ms", IDLE_MILLISECONDS),
 ]
 
+
+logging.getLogger("grpc._cython.cygrpc").addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError))
+)
+"""Metadata that is no text is the sender's fault. gRPC goes on, and would log a traceback for each value."""
 
 Accept = Callable[[Any, grpc.aio.ServicerContext], Awaitable[None]]
 
