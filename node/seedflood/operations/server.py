@@ -168,7 +168,8 @@ class OperationsServer:
 
 @web.middleware
 async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Allows GET and HEAD only, and no path longer than ours. Adds headers that protect the page from other sites, to errors, too."""
+    """Allows GET and HEAD only, and no endless paths. Adds headers that protect the page from other sites, to errors,
+    too."""
     try:
         if request.method not in ("GET", "HEAD"):
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
