@@ -14,6 +14,7 @@ from seedflood.errors import DataError, ModelError
 from seedflood.training.chat import (
     ANOTHER_OPENING,
     NO_END,
+    SYSTEM_BESIDE,
     SYSTEM_LEFT_OUT,
     TOOLS_LEFT_OUT,
     ChatEncoder,
@@ -446,8 +447,28 @@ def test_a_template_that_writes_a_content_behind_the_result_of_its_call_is_refus
 def test_a_system_message_may_be_a_column_and_is_counted_if_the_template_leaves_it_out():
     told = marked("qwen2", CHAT[1:3], system="Be kind.")
     assert told.startswith("<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user")
+    assert "system\n4<|im_end|>" in marked("qwen2", CHAT[1:3], system=4)
     assert remarks_by(encoder_of("mistral"), CHAT) == (SYSTEM_LEFT_OUT,)
     assert remarks_by(encoder_of("qwen2"), CHAT) == ()
+
+
+def test_a_system_column_beside_a_system_message_is_counted():
+    encoder = encoder_of("qwen2")
+    assert remarks_by(encoder, CHAT, system="Be kind.") == (SYSTEM_BESIDE,)
+    assert remarks_by(encoder, CHAT, system="Be brief.") == remarks_by(encoder, CHAT[1:], system="Be kind.") == ()
+
+
+def test_reasoning_by_two_names_is_learned_once():
+    said = says("assistant", "4.", reasoning_content="Easy.", reasoning="Easy.")
+    assert marked("qwen3", [CHAT[1], said]).endswith("⟦<think>\nEasy.\n</think>\n\n4.<|im_end|>⟧\n")
+    with pytest.raises(DataError, match=r"leaves out a part of message 2 .*: its reasoning"):
+        marked("qwen3", [CHAT[1], {**said, "reasoning": "Hard."}])
+
+
+def test_a_call_without_a_function_around_it_is_learned():
+    messages = [CHAT[1], says("function_call", json.dumps(CALL["function"])), says("observation", "4"), CHAT[2]]
+    told = marked("qwen2", messages)
+    assert '⟦<tool_call>\n{"name": "add", "arguments": {"a": 2}}\n</tool_call><|im_end|>⟧' in told
 
 
 def test_tools_that_the_template_leaves_out_are_counted():

@@ -1,5 +1,7 @@
 """Messages as rows of many origins have them: which are learned, whose they are, and what is data in them."""
 
+import json
+
 import datasets
 import pyarrow
 import pyarrow.parquet
@@ -88,9 +90,42 @@ def test_roles_have_other_names_wherever_they_stand(keys, name, role):
 def test_what_is_said_as_a_function_call_is_a_call(keys, value):
     row = Row({"messages": [dict(zip(keys, ("function_call", value), strict=True))]}, "rows", 1)
     (call,) = read_messages(row, "messages")[0]["tool_calls"]
-    assert call == {"name": "add", "arguments": {"a": None}}
+    assert call == {"type": "function", "function": {"name": "add", "arguments": {"a": None}}}
     with pytest.raises(DataError, match="a call of a tool has no name"):
         read_messages(Row({"messages": [{"from": "function_call", "value": "add(1)"}]}, "rows", 1), "messages")
+
+
+CALLS = [{"type": "function", "id": "1", "function": {"name": "add", "arguments": {"a": 2}}}]
+FLAT = {"name": "add", "id": "1"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [{**FLAT, "arguments": {"a": 2}}],
+        [{**FLAT, "arguments": '{"a": 2}'}],
+        [{**FLAT, "parameters": {"a": 2}}],
+        {**FLAT, "arguments": {"a": 2}},
+        json.dumps(CALLS),
+        json.dumps(CALLS[0]),
+        [json.dumps(CALLS[0])],
+        [{"id": "1", "function": {"name": "add", "parameters": {"a": 2}}}],
+    ],
+)
+def test_calls_have_one_form_however_they_are_told(given):
+    """Templates know calls with a function alone."""
+    row = chat({"role": "assistant", "content": None, "tool_calls": given})
+    assert read_messages(row, "messages")[-1]["tool_calls"] == CALLS
+
+
+@pytest.mark.parametrize("given", [[], "[]", "null", None, {}])
+def test_no_calls_may_be_told_in_many_ways(given):
+    assert "tool_calls" not in read_messages(chat(says(tool_calls=given)), "messages")[-1]
+
+
+def test_arguments_by_another_name_are_not_dropped():
+    with pytest.raises(DataError, match='a call of a tool has args, and no arguments: call these "arguments"'):
+        read_messages(chat(says(tool_calls=[{"name": "add", "args": {"a": 2}}])), "messages")
 
 
 def test_null_within_arguments_and_tools_is_data():

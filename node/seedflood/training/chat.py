@@ -23,13 +23,14 @@ from seedflood.training.hub import first_line
 from seedflood.training.leaves import FOUND, LeafKind, StandIn, with_marks
 from seedflood.training.marking import Marked, MarkedEncoder
 from seedflood.training.messages import Message, is_learned, read_messages, read_tools, unread_keys
-from seedflood.training.rows import Row
+from seedflood.training.rows import Row, as_text
 
 QUOTES_MAX = 64
 """Characters that a template may put around one argument of a call and not around another, as its quotes."""
 
 REASONING_LEFT_OUT = "reasoning of {} rows is left out by the template"
 SYSTEM_LEFT_OUT = "the system's message of {} rows is left out by the template"
+SYSTEM_BESIDE = "the system column of {} rows is left out, as these chats have a system message of their own"
 TOOLS_LEFT_OUT = "the tools of {} rows are left out by the template"
 ANOTHER_OPENING = (
     "in {} rows an answer stands behind another beginning than the template gives when it asks for one, so the model "
@@ -128,6 +129,8 @@ class ChatEncoder(MarkedEncoder):
             remarks |= set() if turn.has_end or self.is_endless else {NO_END}
         if chat.tools and not all(name in text for name in _names(chat.tools)):
             remarks.add(TOOLS_LEFT_OUT)
+        if (system := _system_of(chat.row)) and system.strip() != chat.messages[0]["content"].strip():
+            remarks.add(SYSTEM_BESIDE)
         return Marked(text, tuple(spans), tuple(sorted(remarks)))
 
     def remarks(self, rows: Sequence[Row]) -> list[str]:
@@ -151,8 +154,8 @@ class ChatEncoder(MarkedEncoder):
     def _messages(self, row: Row) -> list[Message]:
         """The messages of a row, with text as their content. Raises DataError."""
         messages = read_messages(row, self.form.label_column)
-        system = row.columns.get("system")
-        if isinstance(system, str) and system.strip() and messages[0]["role"] != "system":
+        system = _system_of(row)
+        if system and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": system})
         return messages
 
@@ -313,6 +316,12 @@ class ChatEncoder(MarkedEncoder):
             f"where the assistant's turn (message {index + 1}) stands in the text that the chat template of this "
             "model writes cannot be told: remove the row, or use a template with {% generation %} marks."
         )
+
+
+def _system_of(row: Row) -> str:
+    """The system's message, if it is a column of its own."""
+    system = as_text(row.columns.get("system")) or ""
+    return system if system.strip() else ""
 
 
 def _is_written(text: str, whole: str) -> bool:

@@ -226,7 +226,7 @@ def _spelled(message: Message) -> Message:
     """The message with the arguments of its calls as JSON."""
     calls = []
     for call in message.get("tool_calls", ()):
-        told = call.get("function", call)["arguments"]
+        told = call["function"]["arguments"]
         calls.append(call_with(call, arguments=told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)))
     return {**message, "tool_calls": calls} if calls else message
 

@@ -61,9 +61,12 @@ def with_marks(message: Message) -> StandIn:
     """The message with a mark for each of its leaves; of a message without any, for its content."""
     stand_in = StandIn({**message})
     told = stand_in.message
+    marks: dict[str, str] = {}
     for key in REASONING_KEYS:
-        if isinstance(message.get(key), str) and message[key].strip():
-            told[key] = stand_in.mark(LeafKind.REASONING, message[key].strip())
+        if isinstance(message.get(key), str) and (text := message[key].strip()):
+            if text not in marks:
+                marks[text] = stand_in.mark(LeafKind.REASONING, text)
+            told[key] = marks[text]
     told["content"] = _content_with_marks(message["content"], stand_in)
     if message.get("tool_calls"):
         told["tool_calls"] = [_call_with_marks(call, stand_in) for call in message["tool_calls"]]
@@ -91,7 +94,7 @@ def _text_with_mark(text: str, kind: LeafKind, stand_in: StandIn) -> str:
 
 
 def _call_with_marks(call: Mapping[str, Any], stand_in: StandIn) -> Message:
-    arguments = call.get("function", call)["arguments"]
+    arguments = call["function"]["arguments"]
     before = len(stand_in.leaves)
     told = _value_with_marks(arguments, stand_in)
     if len(stand_in.leaves) == before:  # no argument has a value, so the call itself would not be seen

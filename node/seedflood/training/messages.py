@@ -18,6 +18,9 @@ ROLES = {
 ROLES_OF_CALLS = ("function_call", "tool_call")
 """What these say is a call of a tool, as JSON."""
 
+AROUND_CALLS = ("id", "type", "index", "call_id")
+"""What stands beside the function of a call."""
+
 LEARNED_IF = {
     **dict.fromkeys(("weight", "train", "trainable", "training", "loss", "loss_mask", "loss_weight"), True),
     **dict.fromkeys(("masked", "is_masked"), False),
@@ -81,8 +84,8 @@ def read_message(row: Row, given: Any) -> Message:
         content = message["content"]
     if "function_call" in message:
         raise row.error("a function_call, which templates do not write: tell it in tool_calls, and its result as tool.")
-    if calls := as_list(message.get("tool_calls")):
-        message |= {"content": content or "", "tool_calls": [_read_call(row, one) for one in calls]}
+    if calls := _read_calls(row, message.pop("tool_calls", None)):
+        message |= {"content": content or "", "tool_calls": calls}
         content = message["content"]
     if not isinstance(message.get("role"), str) or not isinstance(content, str):
         raise row.error("a message has no role, or no text as its content: correct or remove the row.")
@@ -106,15 +109,34 @@ def _read_parts(parts: list[Any]) -> Message:
     return {"content": text, "reasoning_content": reasoning} if reasoning else {"content": text}
 
 
+def _read_calls(row: Row, given: Any) -> list[Message]:
+    """Calls of tools: a list, or one alone, each an object or JSON. Raises DataError."""
+    calls = as_list(given)
+    if not calls:
+        return []
+    if isinstance(calls, Mapping):
+        calls = [calls]
+    return [_read_call(row, parsed(one)) for one in calls]
+
+
 def _read_call(row: Row, given: Any) -> Message:
-    """A call of a tool, of which OpenAI's files have the arguments as JSON. Raises DataError."""
-    given = _without_none(given) if isinstance(given, Mapping) else {}
-    function = given.get("function", given)
+    """A call of a tool in the form that templates know, of which OpenAI's files have the arguments as JSON. Raises
+    DataError."""
+    call = _without_none(given) if isinstance(given, Mapping) else {}
+    function = call.pop("function", None)
+    if function is None:  # name and arguments stand there by themselves
+        function = {key: call.pop(key) for key in list(call) if key not in AROUND_CALLS}
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise row.error("a call of a tool has no name: correct or remove the row.")
+    function = dict(function)
+    if "arguments" not in function:
+        function = {"arguments" if key == "parameters" else key: value for key, value in function.items()}
+    if "arguments" not in function and (others := sorted(function.keys() - {"name", *AROUND_CALLS})):
+        raise row.error(f'a call of a tool has {", ".join(others)}, and no arguments: call these "arguments".')
     arguments = function.get("arguments") or {}
     told = parsed(arguments)
-    return call_with(given, arguments=told if isinstance(told, Mapping) else arguments)
+    function["arguments"] = told if isinstance(told, Mapping) else arguments
+    return {"type": "function", **call, "function": function}
 
 
 def role_of(name: Any) -> Any:
@@ -233,5 +255,4 @@ def parsed(value: Any) -> Any:
 
 def call_with(call: Mapping[str, Any], **changes: Any) -> Message:
     """A call whose function has these changes."""
-    function = {**call.get("function", call), **changes}
-    return {**call, "function": function} if "function" in call else function
+    return {**call, "function": {**call["function"], **changes}}
