@@ -75,6 +75,13 @@ def test_rows_of_alpaca_may_lack_an_input_and_bring_what_was_said_before(guess):
     assert told["template"] == "{system}\n{history}{instruction}\n{input}\n"
 
 
+def test_messages_before_an_instruction_are_not_taken_for_the_chat(guess):
+    history = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "r"}]
+    rows = [{"instruction": f"a {place}", "output": "b", "history": history} for place in range(40)]
+    with pytest.raises(DataError, match='column "history" is not text'):
+        guess(*rows)
+
+
 SAYS = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 
 

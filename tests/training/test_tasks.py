@@ -231,10 +231,36 @@ def test_blank_texts_are_left_out_and_a_single_token_is_learned_with_the_end_of_
     task = make_task(tiny_settings(task="lm"), tokenizer, TextFormat(), rows, rows)
     assert [words(example.tokens) for example in task.validation_examples] == ["film [bos]", "good film [bos]"]
     assert {words(row) for row in task.batch(0, 0).tokens_BT.tolist()} == {"film [bos] [pad]", "good film [bos]"}
-    with pytest.raises(DataError, match="validation rows, line 1: no text, as in all rows to evaluate on"):
+    with pytest.raises(
+        DataError,
+        match="validation rows, line 1: no text, or a mark that they are not learned, as in all rows to evaluate on",
+    ):
         make_task(tiny_settings(task="lm"), tokenizer, TextFormat(), rows, rows[:1])
     with pytest.raises(DataError, match="line 2: has no text to learn from"):
         make_task(tiny_settings(task="lm"), tiny_tokenizer(), TextFormat(), rows, rows).describe()
+
+
+@pytest.mark.parametrize(
+    ("settings", "form", "row"),
+    [
+        (tiny_settings(task="lm"), TextFormat(), {"text": "good film ."}),
+        (tiny_settings(), FORM, {"text": "good film .", "label": 0}),
+    ],
+    ids=["lm", "prompted"],
+)
+def test_rows_that_are_marked_are_left_out_of_any_task(settings, form, row):
+    rows = [row, {**row, "train": False}, {**row, "weight": 0}, {**row, "weight": 1}, {**row, "id": 1}]
+    told = make_task(settings, tiny_tokenizer(), form, rows, rows).describe()
+    assert (told["rows"], told["unused"]) == (3, ["id"])
+    assert "rows left out, as blank or marked not to be learned: 2" in told["remarks"]
+    with pytest.raises(DataError, match="All rows to train have no text, or a mark"):
+        make_task(settings, tiny_tokenizer(), form, rows[1:2], rows)
+
+
+def test_a_column_that_is_read_is_no_mark():
+    form = PromptFormat("{text} it was", ("bad", "good"), "training")
+    rows = [{"text": "good film .", "training": place % 2} for place in range(4)]
+    assert make(rows, form, rows).describe()["rows"] == 4
 
 
 def test_a_task_without_data_is_refused():

@@ -8,6 +8,7 @@ from typing import Any
 
 from seedflood.errors import DataError, ModelError
 from seedflood.training.formats import OPTIONAL, Format, PromptFormat, TemplateFormat
+from seedflood.training.messages import is_left_out
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.classification import Classification
 from seedflood.training.objectives.language_modelling import LanguageModelling
@@ -58,7 +59,7 @@ class Encoder(ABC):
 
     def is_blank(self, row: Row) -> bool:
         """Is a row to be left out, because it has no text or says that it is not learned?"""
-        return False
+        return is_left_out(row, self.reads)
 
     def remarks(self, rows: Sequence[Row]) -> list[str]:
         """What people should know of these rows before they are learned: each a clause of one sentence."""
@@ -200,7 +201,8 @@ class TextEncoder(PlainEncoder):
 
     def is_blank(self, row: Row) -> bool:
         values = [row.columns.get(column) for column in self.form.columns]
-        return all(isinstance(value, str) and not value.strip() for value in values)
+        has_text = not all(isinstance(value, str) and not value.strip() for value in values)
+        return not has_text or super().is_blank(row)
 
     def _example(self, tokens: list[int], row: Row) -> Example:
         """A row is a whole text, and the model learns that it ends there."""

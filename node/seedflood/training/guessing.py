@@ -174,7 +174,7 @@ def _first_of(names: Sequence[str], columns: Mapping[str, Any]) -> str | None:
 def _chat_column(columns: Mapping[str, Any]) -> str | None:
     """Of a usual name, or the only one with a list of messages, if its name does not call it half of a chat."""
     found = [name for name, value in columns.items() if _is_chat(value)]
-    is_one = len(found) == 1 and found[0] not in (*PROMPTS, *RIGHT_ANSWERS, *ANSWERS)
+    is_one = len(found) == 1 and found[0] not in (*PROMPTS, *RIGHT_ANSWERS, *ANSWERS, "history")
     return _first_of(CHATS, columns) or (found[0] if is_one else None)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from seedflood.errors import ModelError
 from seedflood.training.encoding import MARKS, Encoder, begins_twice
 from seedflood.training.formats import OPTIONAL, ChatFormat, CompletionFormat
-from seedflood.training.messages import is_left_out
 from seedflood.training.objectives.language_modelling import MarkedExample, MarkedModelling
 from seedflood.training.objectives.objective import Example
 from seedflood.training.rows import Row
@@ -49,9 +48,6 @@ class MarkedEncoder(Encoder):
             raise ModelError("The tokenizer of this model does not tell where its tokens stand: add tokenizer.json.")
         self.label_column = form.label_column
         self.is_endless = self.ends_with_text and tokenizer.eos_token_id is None
-
-    def is_blank(self, row: Row) -> bool:
-        return is_left_out(row)
 
     @abstractmethod
     def mark(self, row: Row) -> Marked:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from seedflood.training.rows import Row, as_text
@@ -158,9 +158,10 @@ def row_marks(row: Row) -> dict[str, bool | list[bool]]:
     return found
 
 
-def is_left_out(row: Row) -> bool:
-    """Does the row say that nothing of it is learned?"""
-    return any(mark is False for mark in row_marks(row).values())
+def is_left_out(row: Row, read: Collection[str] = ()) -> bool:
+    """Does the row say that nothing of it is learned? read: columns that are no marks, as something else is read of
+    them."""
+    return any(mark is False and name not in read for name, mark in row_marks(row).items())
 
 
 def unread_keys(row: Row, column: str, template: str) -> set[str]:

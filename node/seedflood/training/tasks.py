@@ -27,7 +27,7 @@ from seedflood.training.formats import (
     TextFormat,
     choose_format,
 )
-from seedflood.training.marking import CompletionEncoder, MarkedEncoder
+from seedflood.training.marking import CompletionEncoder
 from seedflood.training.messages import row_marks
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Example, Objective
@@ -47,6 +47,8 @@ ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
 
 LOOKED_AT = 1024
 """Of so many training rows a host says how many tokens they have; they are among the first that it trains on."""
+
+NOTHING_TO_LEARN = "no text, or a mark that they are not learned"
 
 SAMPLE_CHARACTERS = 160
 """Of a row that is shown to people, before and behind the place where learning begins."""
@@ -82,7 +84,9 @@ class Task:
         blank = next((row for row in validation if encoder.is_blank(row)), None)
         train, validation = ([row for row in rows if not encoder.is_blank(row)] for rows in (train, validation))
         if blank is not None and not validation:
-            raise blank.error("no text, as in all rows to evaluate on: remove the row, or add others.")
+            raise blank.error(f"{NOTHING_TO_LEARN}, as in all rows to evaluate on: remove the row, or add others.")
+        if not train:
+            raise DataError(f"All rows to train have {NOTHING_TO_LEARN}: add others.")
         chosen = choose_rows(len(train), settings.train_examples, settings.seed)
         if len(chosen) < shard.count:
             problem = f"the rows to train ({len(chosen)}) cannot be shared by {shard.count} nodes"
@@ -165,11 +169,7 @@ class Task:
             "held_out": self.copies is not None,
             "copies": self.copies or 0,
             "columns": columns,
-            "unused": [
-                str(name)
-                for name in here
-                if name not in columns and (name not in marks or not isinstance(self.encoder, MarkedEncoder))
-            ],
+            "unused": [str(name) for name in here if name not in columns and name not in marks],
             "looked_at": len(examples),
             "tokens_per_row": round(len(tokens) / len(examples), 1),
             "unknown": round(sum(token == self.encoder.unknown_token for token in tokens) / max(1, len(tokens)), 3),
