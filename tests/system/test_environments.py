@@ -41,11 +41,15 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 
 def said(*words: object) -> str:
+    return said_raw(*words).decode()
+
+
+def said_raw(*words: object) -> bytes:
     """By a process of its own: how text is encoded is settled when Python starts."""
     program = (sys.executable, "-c", "from seedflood.cli import main; main()")
     ran = subprocess.run([*program, *map(str, words)], capture_output=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr.decode(errors="replace")[-2000:]
-    return ran.stdout.decode()
+    return ran.stdout
 
 
 def test_a_cluster_runs_whatever_proxies_and_locale_the_environment_names(environment: dict[str, str], tmp_path: Path):
@@ -75,3 +79,25 @@ def test_daemons_link_and_answer_commands_whatever_proxies_and_locale_the_enviro
     finally:
         for one in real:
             one.close()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1:strict", "cp1252"])
+def test_text_that_the_encoding_of_stdout_does_not_have_is_spelled(encoding, monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    (folder / "peers.toml").write_text('[run]\nname = "x"\n')
+    assert b"is valid" in said_raw("config", "check", "--peers", folder / "peers.toml")
+
+
+def test_paths_that_python_is_told_not_to_spell_are_one_sentence(tmp_path):
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    (folder / "peers.toml").write_text('[node]\nexport = "ü"\n', encoding="utf-8")
+    program = (sys.executable, "-c", "from seedflood.cli import main; main()", "config", "check")
+    bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ran = subprocess.run(
+        program, capture_output=True, timeout=240, check=False, cwd=folder, env=dict(os.environ) | bare
+    )
+    assert ran.returncode == 78
+    assert "PYTHONUTF8" in ran.stderr.decode("ascii")

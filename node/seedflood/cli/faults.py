@@ -32,6 +32,11 @@ TOO_MANY_THREADS = (
     "no more threads may be started: raise the limit (ulimit -u, TasksMax=, --pids-limit), or end other processes."
 )
 
+NO_LETTERS = (
+    "Python is told to spell the names of files as {encoding}, which lacks letters of {text!a}: set LC_ALL=C.UTF-8, or "
+    "take PYTHONUTF8 out of the environment."
+)
+
 INTERNAL = "internal fault: {name}: {error}; please report it, with the traceback that SEEDFLOOD_TRACEBACK=1 shows."
 
 
@@ -63,6 +68,8 @@ def _told(error: Exception) -> tuple[str, ExitCode]:
         return TOO_MANY_THREADS, ExitCode.TRY_AGAIN
     if isinstance(error, AttributeError) and sys.stdout is None:
         return "stdout is closed: send it somewhere, if only to /dev/null.", ExitCode.DISK
+    if isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding() != "utf-8":
+        return NO_LETTERS.format(encoding=error.encoding, text=error.object), ExitCode.CONFIG
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
         return NEEDS_MEMORY.format(error=str(error).partition(". ")[0] or "MemoryError"), ExitCode.INTERNAL
     return INTERNAL.format(name=type(error).__name__, error=error), ExitCode.INTERNAL

@@ -6,6 +6,7 @@ daemon remembers a SIGHUP until it can read its settings again.
 """
 
 import contextlib
+import io
 import os
 import resource
 import select
@@ -60,6 +61,9 @@ def _open_streams() -> None:
     os.close(number)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a test may have put something else in its place
+            stream.reconfigure(errors="backslashreplace")  # PYTHONIOENCODING may lack letters of a name
     if sys.stderr is None:  # stdout stays None: whoever prints data there is told
         sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
