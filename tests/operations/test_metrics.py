@@ -1,9 +1,11 @@
 """What Prometheus reads of a real node: valid for its own tool, and as the documentation says."""
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -99,3 +101,15 @@ async def test_every_reason_to_reject_has_its_own_series(scrape):
 async def test_nothing_grows_with_the_number_of_members(scrape):
     labels = {label for family in families(scrape).values() for sample in family.samples for label in sample.labels}
     assert labels <= {"le", "reason", "state", "peer", "version", "python", "name"}
+
+
+def test_variables_of_other_programs_do_not_move_the_metrics(tmp_path):
+    script = "import seedflood.operations.console, prometheus_client.values as v; print(v.ValueClass.__name__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "missing"), "prometheus_multiproc_dir": "missing"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.stdout.strip(), ran.stderr) == ("MutexValue", "")
