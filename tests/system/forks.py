@@ -113,6 +113,8 @@ def _live(
         assert number is not None
         os.dup2(end.fileno(), number.fileno())
         end.close()
+    # A stream remembers of what kind its file was when it was opened.
+    sys.stdout, sys.stderr = (open(number, "w", closefd=False, buffering=1) for number in (1, 2))  # noqa: SIM115
     assert sys.modules.keys() >= set(PRELOADED), f"not there: {set(PRELOADED) - sys.modules.keys()}"
     os.chdir(folder)
     os.environ.clear()
