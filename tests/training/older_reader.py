@@ -23,6 +23,8 @@ TOKENS_BT = torch.arange(1, 25).unsqueeze(0)
 WORDS = ("[pad]", "[unk]", "a", "b", "c", "d", "e", "good", "bad", "film", "was", "it", ".", "[bos]")
 TEMPLATE = "{% for one in messages %}{{ one.role }}: {{ one.content }}[bos]{% endfor %}"
 LENGTH_MAX = 131072
+PLAIN_ATTENTION = {"attn_implementation": "eager"}
+"""The other kinds leave out the caps of Gemma 2 in some versions."""
 
 
 def write(folder: Path) -> None:
@@ -33,15 +35,16 @@ def write(folder: Path) -> None:
     fast.add_special_tokens({"additional_special_tokens": ["<|turn|>"]})
     fast.chat_template = TEMPLATE
     for name, (kind, changes) in json.load(sys.stdin).items():
-        if kind not in CONFIG_MAPPING:
-            continue
         torch.manual_seed(0)
-        config = CONFIG_MAPPING[kind](**changes)
+        try:
+            config = CONFIG_MAPPING[kind](**changes)
+        except (KeyError, ValueError):  # a family, or a kind of positions, that came later
+            continue
         model = AutoModelForCausalLM.from_config(config, torch_dtype=torch.float32)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
-        model.save_pretrained(folder / name)
+        model.save_pretrained(folder / name, safe_serialization=True)
         fast.save_pretrained(folder / name)
 
 
@@ -49,21 +52,34 @@ def write(folder: Path) -> None:
 def read(folder: Path) -> None:
     said = {}
     for path in sorted(folder.iterdir()):
-        model, found = AutoModelForCausalLM.from_pretrained(path, torch_dtype="auto", output_loading_info=True)
+        kind = json.loads((path / "config.json").read_text())["model_type"]
+        if kind not in CONFIG_MAPPING:
+            continue
+        options = PLAIN_ATTENTION if kind == "gemma2" else {}
+        model, found = AutoModelForCausalLM.from_pretrained(
+            path, torch_dtype="auto", output_loading_info=True, **options
+        )
         tokenizer = AutoTokenizer.from_pretrained(path)
         said[path.name] = {
             "logits": model.eval()(TOKENS_BT, use_cache=False).logits.float().tolist(),
             "dtype": str(model.dtype),
-            "missing": found["missing_keys"],
+            "missing": [name for name in found["missing_keys"] if not name.endswith("inv_freq")],
             "config": AutoConfig.from_pretrained(path).to_dict(),
             "eos": GenerationConfig.from_pretrained(path).eos_token_id,
             "class": type(tokenizer).__name__,
             "model_max_length": tokenizer.model_max_length,
             "tokens": tokenizer("a good film <|turn|> it was").input_ids,
             "special": tokenizer.all_special_tokens,
-            "chat": tokenizer.apply_chat_template([{"role": "user", "content": "a"}], tokenize=False),
+            "chat": chat_of(tokenizer),
         }
     json.dump(said, sys.stdout)
+
+
+def chat_of(tokenizer):
+    """Before 4.34 there were no templates."""
+    messages = [{"role": "user", "content": "a"}]
+    has_templates = hasattr(tokenizer, "apply_chat_template")
+    return tokenizer.apply_chat_template(messages, tokenize=False) if has_templates else None
 
 
 if __name__ == "__main__":

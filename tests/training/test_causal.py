@@ -63,3 +63,13 @@ def test_one_step_of_gradient_descent_goes_down_the_slope(objective, labelled):
             parameter -= rate * parameter.grad
         fallen = before.values()[0] - objective.measure(model, batch).values()[0]
     assert fallen == pytest.approx(rate * slope, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("told", "ends"),
+    [(None, set()), (7, {7}), ([7, 9], {7, 9}), (["a", 7], {7}), ("7", set()), (-1, set()), (True, set())],
+)
+def test_what_is_no_number_of_a_token_ends_no_text(told, ends):
+    base = tiny_base()
+    base.model.generation_config.eos_token_id = told
+    assert base.causal.ends == ends

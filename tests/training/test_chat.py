@@ -550,6 +550,12 @@ def test_a_model_without_template_is_refused():
         ChatEncoder(tokenizer_of(None), ChatFormat(), 99)
 
 
+def test_templates_of_which_none_is_for_plain_chats_are_refused():
+    with pytest.raises(ModelError, match=r"cannot write a plain chat .*no default"):
+        ChatEncoder(tokenizer_of({"rag": "{{ messages[0].content }}"}), ChatFormat(), 99)
+    assert end_tokens(tokenizer_of({"rag": "{{ messages[0].content }}"})) == []
+
+
 def test_a_template_that_cannot_write_a_chat_is_refused():
     with pytest.raises(ModelError, match=r"cannot write a plain chat \(no\)"):
         ChatEncoder(tokenizer_of("{{ raise_exception('no') }}"), ChatFormat(), 99)

@@ -134,6 +134,14 @@ def test_a_prompt_that_the_model_cannot_take_is_one_sentence(prompt, is_chat, sa
         write_on(tiny_base(), prompt, Wish(5, is_chat=is_chat), lambda _: None)
 
 
+@pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", {"rag": "a"}, "{% for %}"])
+def test_a_template_that_refuses_the_prompt_is_told_in_one_sentence(template):
+    base = tiny_base()
+    base.tokenizer.chat_template = template
+    with pytest.raises(UsageError, match="the chat template of this model refuses the prompt"):
+        write_on(base, "a", Wish(5, is_chat=True), lambda _: None)
+
+
 ASKING = (
     "{% for one in messages %}{% if one.role == 'user' %}{{ one.content }} was {% else %}{{ one.content }}<|turn|>"
     "{% endif %}{% endfor %}{% if add_generation_prompt %}it {% endif %}"

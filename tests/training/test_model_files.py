@@ -14,6 +14,7 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import DiskFullError, ModelError
 from seedflood.training import models
 from seedflood.training.loading import load_base
+from seedflood.training.model_files import older_rope
 from seedflood.training.models import export_model, load_model, try_export
 from seedflood.training.seedflood.replica import Replica
 
@@ -75,11 +76,63 @@ def test_what_version_5_has_written_is_told_in_the_words_of_version_4_too(folder
     out = exported(folder)
     assert told(out)["rope_parameters"] == scaled
     assert told(out)["rope_theta"] == 500000.0
-    assert told(out)["rope_scaling"] == {"rope_type": "linear", "factor": 4.0}
+    assert told(out)["rope_scaling"] == {"type": "linear", "factor": 4.0}
+    template = (folder / "chat_template.jinja").read_text()
+    assert told(out, "tokenizer_config.json")["chat_template"] == template
     assert told(out, "tokenizer_config.json")["tokenizer_class"] == "PreTrainedTokenizerFast"
     after = load_model(str(out))
-    assert after.model.config.rope_parameters == before.model.config.rope_parameters
+    assert after.model.config.rope_parameters == before.model.config.rope_parameters | {"type": "linear"}
     assert after.tokenizer("a b").input_ids == before.tokenizer("a b").input_ids
+
+
+@pytest.mark.parametrize(
+    ("config", "older"),
+    [
+        (
+            {
+                "model_type": "gemma3_text",
+                "rope_parameters": {
+                    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                },
+            },
+            {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": {"type": "linear", "factor": 8.0}},
+        ),
+        (
+            {"model_type": "gpt_neox", "rope_parameters": {"rope_theta": 5e4, "partial_rotary_factor": 0.5}},
+            {
+                "rope_theta": 5e4,
+                "rope_scaling": None,
+                "partial_rotary_factor": 0.5,
+                "rotary_emb_base": 5e4,
+                "rotary_pct": 0.5,
+            },
+        ),
+        (
+            {
+                "model_type": "phi3",
+                "original_max_position_embeddings": 32,
+                "rope_parameters": {
+                    "rope_type": "longrope",
+                    "type": "longrope",
+                    "rope_theta": 1e4,
+                    "short_factor": [1.0],
+                    "long_factor": [2.0],
+                    "original_max_position_embeddings": 32,
+                },
+            },
+            {
+                "rope_theta": 1e4,
+                "rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]},
+            },
+        ),
+        ({"model_type": "newer", "rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, {}),
+        ({"model_type": "opt"}, {}),
+    ],
+    ids=["windows", "GPT-NeoX", "longrope", "unknown", "none"],
+)
+def test_positions_are_told_in_the_words_that_each_family_had(config, older):
+    assert older_rope(config) == older
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

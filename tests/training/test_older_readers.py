@@ -9,15 +9,20 @@ import pytest
 import torch
 from families import FAMILIES, SHAPE
 from older_environment import older_python
-from older_reader import LENGTH_MAX, TOKENS_BT
+from older_reader import LENGTH_MAX, TEMPLATE, TOKENS_BT
+from reference import tiny_tokenizer
 from safetensors.torch import load_file, save_file
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.training.loading import load_base
 from seedflood.training.models import distinct_parameters, export_model
 
-OLDER = ("transformers==4.40.0", "numpy<2")
-"""The version that the configuration of Llama 3 names."""
+KNOWN_MIN = {"4.33.3": 8, "4.40.0": 24, "4.45.2": 25, "4.51.3": 30}
+"""By version: how many of these models it knows at least. Configurations name 4.33 (Llama 2, Mistral), 4.40 (Llama 3),
+4.45 (Llama 3.2, Qwen2.5) and 4.51 (Qwen3, Gemma 3)."""
+
+OLDER = [pytest.param(one, marks=[] if one == "4.40.0" else pytest.mark.long) for one in KNOWN_MIN]
 
 READER = Path(__file__).parent / "older_reader.py"
 
@@ -30,6 +35,31 @@ SPECIAL = {
     "tied": ("llama", {**LLAMA, "tie_word_embeddings": True}),
     "own-head": ("llama", LLAMA),
     "biased": ("llama", {**LLAMA, "attention_bias": True}),
+    "llama3": (
+        "llama",
+        {
+            **LLAMA,
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 32,
+            },
+        },
+    ),
+    "yarn": (
+        "qwen2",
+        {**LLAMA, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}},
+    ),
+    "longrope": (
+        "phi3",
+        {
+            **LLAMA,
+            "original_max_position_embeddings": 32,
+            "rope_scaling": {"type": "longrope", "short_factor": [1.5, 2.0], "long_factor": [2.0, 4.0]},
+        },
+    ),
     "alibi": ("falcon", {**LONG, **FAMILIES["Falcon"][1], "alibi": True}),
 }
 OTHERWISE = {
@@ -52,12 +82,17 @@ def asked(python, word, folder, said=None):
     return done.stdout
 
 
+@pytest.fixture(scope="module", params=OLDER)
+def version(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def older():
+def older(version):
     try:
-        return older_python(*OLDER)
+        return older_python(f"transformers=={version}", "numpy<2")
     except (OSError, subprocess.SubprocessError) as error:
-        pytest.skip(f"{OLDER[0]} cannot be had here: {error}")
+        pytest.skip(f"transformers {version} cannot be had here: {error}")
 
 
 @torch.inference_mode()
@@ -65,12 +100,47 @@ def logits_of(model):
     return model(TOKENS_BT, use_cache=False).logits.float()
 
 
+NEWER = {
+    *("Llama", "Qwen2", "Gemma 3", "GPT-NeoX", "Phi", "StableLM", "GLM", "OPT"),
+    *("linear", "dynamic", "llama3", "yarn", "longrope"),
+}
+"""Models whose configuration this version writes in words of its own."""
+
+
+NOT_YET = {
+    "4.33.3": {"llama3", "yarn", "longrope", "biased"},
+    "4.40.0": {"llama3", "yarn", "longrope"},
+    "4.45.2": {"yarn"},
+    "4.51.3": set(),
+}
+"""By version: what came later, or was computed otherwise."""
+
+
 @pytest.fixture(scope="module")
-def read(older, tmp_path_factory):
+def read_newer(older, version, tmp_path_factory):
+    """By name: what the older version says of an export of a base model that this version wrote, and the logits that
+    it has here."""
+    home = tmp_path_factory.mktemp("newer")
+    expected = {}
+    for name in NEWER - NOT_YET[version]:
+        kind, changes = MADE[name]
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**changes), dtype=torch.float32)
+        model.save_pretrained(home / "base" / name)
+        tokenizer = tiny_tokenizer()
+        tokenizer.chat_template = TEMPLATE
+        tokenizer.save_pretrained(home / "base" / name)
+        _, expected[name] = export_changed(home / "base" / name, home / "export" / name)
+    told = json.loads(asked(older, "read", home / "export"))
+    return {name: (one, expected[name]) for name, one in told.items()}
+
+
+@pytest.fixture(scope="module")
+def read(older, version, tmp_path_factory):
     """By name: what the older version says of a base model and of an export of it, trained by a little, and the logits
     that both have here."""
     home = tmp_path_factory.mktemp("older")
-    asked(older, "write", home / "base", MADE)
+    asked(older, "write", home / "base", {name: MADE[name] for name in MADE.keys() - NOT_YET[version]})
     head = load_file(home / "base/own-head/model.safetensors")
     save_file(head, home / "base/own-head/model.safetensors", {"format": "pt"})
     change(home / "base/own-head/config.json", tie_word_embeddings=True)
@@ -98,8 +168,8 @@ def export_changed(path, target):
     return before, after
 
 
-def test_the_older_version_knows_most_families(read):
-    assert len(read) >= 25, sorted(read)
+def test_the_older_version_knows_most_families_of_its_time(read, version):
+    assert len(read) >= KNOWN_MIN[version], sorted(read)
 
 
 def test_an_export_computes_there_what_it_computes_here(read):
@@ -110,6 +180,17 @@ def test_an_export_computes_there_what_it_computes_here(read):
         distance = float((torch.tensor(told["logits"]) - after).abs().max())
         if distance > 1e-3 or told["missing"] or told["dtype"] != "torch.float32":
             wrong[name] = distance, told["missing"], told["dtype"]
+    assert not wrong
+
+
+@pytest.mark.long
+def test_an_export_of_a_newer_base_model_computes_there_what_it_computes_here(read_newer, version):
+    assert {"GPT-NeoX", "Llama", "OPT"} <= read_newer.keys()
+    wrong = {}
+    for name, (told, after) in read_newer.items():
+        distance = float((torch.tensor(told["logits"]) - after).abs().max())
+        if distance > 1e-3 or told["missing"] or told["chat"] not in (None, "user: a[bos]"):
+            wrong[name] = distance, told["missing"], told["chat"]
     assert not wrong
 
 

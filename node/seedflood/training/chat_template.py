@@ -84,8 +84,8 @@ class ChatTemplate:
                 "made for chats, or put a chat_template.jinja into the model's folder."
             )
         self._tokenizer = tokenizer
-        self.reads_tools = "tools" in tokenizer.get_chat_template(tools=[{}])
         try:
+            self.reads_tools = "tools" in tokenizer.get_chat_template(tools=[{}])
             samples = _Samples(self.write)
         except Exception as error:  # Templates raise what they like.
             raise ModelError(

@@ -10,6 +10,7 @@ from transformers import GenerationConfig, TextStreamer
 from seedflood.errors import UsageError
 from seedflood.training.chat import ChatEncoder, ask, end_tokens
 from seedflood.training.encoding import Encoder, begins_twice, end_of
+from seedflood.training.hub import first_line
 from seedflood.training.models import BaseModel
 from seedflood.training.objectives.language_modelling import MarkedExample
 from seedflood.training.objectives.reward import PromptExample, Reward
@@ -161,6 +162,11 @@ def _tokens(tokenizer: Any, prompt: str) -> list[int]:
 def _chat_tokens(tokenizer: Any, prompt: str) -> list[int]:
     if tokenizer.chat_template is None:
         raise UsageError("the tokenizer of this model has no chat template: leave out --chat.")
-    asked = ask(tokenizer, [{"role": "user", "content": prompt}])
+    try:
+        asked = ask(tokenizer, [{"role": "user", "content": prompt}])
+    except Exception as error:  # Templates raise what they like.
+        raise UsageError(
+            f"the chat template of this model refuses the prompt ({first_line(error)}): leave out --chat."
+        ) from error
     tokens: list[int] = tokenizer(asked, add_special_tokens=False)["input_ids"]
     return tokens

@@ -18,6 +18,7 @@ from seedflood.config import MODEL_FILE
 
 GENERATION_FILE = "generation_config.json"
 TOKENIZER_SETTINGS = "tokenizer_config.json"
+TEMPLATE_FILE = "chat_template.jinja"
 
 TOKENIZER_FILES = re.compile(
     r"(tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|tekken)\.json|"
@@ -28,6 +29,12 @@ TOKENIZER_FILES = re.compile(
 
 UNTRUE = ("quantization_config", "compression_config", "auto_map")
 """In a configuration: an export has plain weights, and brings no code."""
+
+WITH_LOCAL_ROPE = ("gemma3_text", "gemma3n_text", "olmo3")
+"""Types of models whose layers with a window have other rotations than those without, known to version 4."""
+
+FIRST_SCALINGS = ("linear", "dynamic", "longrope")
+"""Kinds of `rope_scaling` that were told by "type" before there was "rope_type"."""
 
 Json = dict[str, Any]
 
@@ -50,7 +57,7 @@ def write_model_files(model: Any, tokenizer: Any, read: Mapping[str, bytes], fol
     told = _parsed(read, MODEL_FILE)
     if told.get("model_type") != written["model_type"]:  # none, or of a model of which this is the part for texts
         told = written | {"use_cache": True}
-    told = _older_rope(told) | told
+    told = older_rope(told) | told
     told |= {"architectures": written["architectures"], "tie_word_embeddings": is_tied(model)}
     told |= {"dtype": dtype, "torch_dtype": dtype}  # the word of version 5, and that of all others
     _dump(_without(told, *UNTRUE), folder, MODEL_FILE)
@@ -87,21 +94,42 @@ def _write_tokenizer(tokenizer: Any, read: Mapping[str, bytes], folder: Path) ->
         return
     told = _load(folder, TOKENIZER_SETTINGS)
     kept = _older_tokenizer(_without(told, "auto_map"))
+    if "backend" in told and TEMPLATE_FILE in files:  # of version 5; those before 4.50 look into the settings alone
+        kept.setdefault("chat_template", files[TEMPLATE_FILE].decode("utf-8"))
     if kept != told:
         _dump(kept, folder, TOKENIZER_SETTINGS)
 
 
-def _older_rope(config: Json) -> Json:
+def older_rope(config: Json) -> Json:
     """`rope_parameters` of version 5 in the words of version 4, where it has some for them."""
     parameters = config.get("rope_parameters")
-    if not isinstance(parameters, dict) or "rope_theta" not in parameters:
+    if not isinstance(parameters, dict):
         return {}
+    older = {}
+    kind = config.get("model_type")
+    if kind in WITH_LOCAL_ROPE and isinstance(whole := parameters.get("full_attention"), dict):
+        older["rope_local_base_freq"] = parameters.get("sliding_attention", {}).get("rope_theta")
+        parameters = whole
+    if "rope_theta" not in parameters:
+        return {}
+    older |= {"rope_theta": parameters["rope_theta"], "rope_scaling": _older_scaling(parameters, config)}
+    older["partial_rotary_factor"] = parameters.get("partial_rotary_factor")
+    if kind == "gpt_neox":
+        older |= {"rotary_emb_base": older["rope_theta"], "rotary_pct": older["partial_rotary_factor"]}
+    return {key: one for key, one in older.items() if one is not None or key == "rope_scaling"}
+
+
+def _older_scaling(parameters: Json, config: Json) -> Json | None:
+    """Some versions want the keys that they know, and no others."""
+    kind = parameters.get("rope_type", "default")
+    if kind == "default":
+        return None
     scaling = _without(parameters, "rope_theta", "partial_rotary_factor")
-    is_plain = scaling.get("rope_type", "default") == "default"
-    older = {"rope_theta": parameters["rope_theta"], "rope_scaling": None if is_plain else scaling}
-    if "partial_rotary_factor" in parameters:
-        older["partial_rotary_factor"] = parameters["partial_rotary_factor"]
-    return older
+    if kind in FIRST_SCALINGS:
+        scaling = {**_without(scaling, "rope_type"), "type": kind}
+    if kind == "longrope" and "original_max_position_embeddings" in config:
+        scaling.pop("original_max_position_embeddings", None)  # it stands beside, as Phi-3 has it
+    return scaling
 
 
 def _older_tokenizer(settings: Json) -> Json:
