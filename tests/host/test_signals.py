@@ -112,3 +112,15 @@ def test_a_process_may_open_as_many_files_as_its_user():
     shell = 'ulimit -Sn 200; ulimit -Hn 900; exec "$0" -c "$1"'
     ran = subprocess.run(["sh", "-c", shell, sys.executable, program], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["900", "900"]
+
+
+def test_a_stream_that_a_fork_has_moved_to_a_pipe_is_taken_as_it_is():
+    program = (
+        "import os\nfrom seedflood.host import signals\n"
+        "os.dup2(os.pipe()[1], 1)\n"  # a node of `seedflood local >&-` was forked with /dev/null there
+        "with signals.begin(is_daemon=True): print('heard', flush=True)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")

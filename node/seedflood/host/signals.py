@@ -63,7 +63,8 @@ def _open_streams() -> None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a test may have put something else in its place
-            stream.reconfigure(errors="backslashreplace")  # PYTHONIOENCODING may lack letters of a name
+            with contextlib.suppress(OSError):  # a file that has become a pipe (`cli/forks`) cannot be changed
+                stream.reconfigure(errors="backslashreplace")  # PYTHONIOENCODING may lack letters of a name
     if sys.stderr is None:  # stdout stays None: whoever prints data there is told
         sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
