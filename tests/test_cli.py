@@ -49,6 +49,17 @@ def test_who_presses_ctrl_c_while_modules_are_read_sees_a_sentence(monkeypatch, 
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize(("entry", "words"), [(cli.main, ("config", "check")), (cli.node_main, ())])
+def test_who_presses_ctrl_c_while_a_command_works_sees_a_sentence(monkeypatch, capsys, entry, words):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seedflood.cli.commands.load_course", interrupt)
+    code, _, errors = run(monkeypatch, capsys, entry, *words)
+    assert code == ExitCode.TRY_AGAIN
+    assert "interrupted" in errors
+
+
 @pytest.mark.parametrize("entry", [cli.main, cli.node_main])
 def test_help_names_the_exit_codes(monkeypatch, capsys, entry):
     code, out, _ = run(monkeypatch, capsys, entry, "--help")

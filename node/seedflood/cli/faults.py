@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,10 @@ from rich.text import Text
 from seedflood.errors import ExitCode, SeedfloodError
 from seedflood.host import outlets
 from seedflood.terminal import Screen
+
+INTERRUPTED = "interrupted"
+CODE_OF_INTERRUPTS = 128 + signal.SIGINT
+"""What typer makes of a KeyboardInterrupt, without a word."""
 
 NEEDS_TRAINING = (
     "the Python package {module} is not installed, which everything with a model needs: pip install "
@@ -50,7 +55,11 @@ def run_command(command: Callable[..., Any], name: str) -> None:
             raise
         _fail(name, NEEDS_TRAINING.format(module=error.name), ExitCode.CONFIG)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        _fail(name, "interrupted", ExitCode.TRY_AGAIN)
+        _fail(name, INTERRUPTED, ExitCode.TRY_AGAIN)
+    except SystemExit as end:
+        if end.code == CODE_OF_INTERRUPTS:
+            _fail(name, INTERRUPTED, ExitCode.TRY_AGAIN)
+        raise
     except Exception as error:
         _fail(name, *_told(error))
     finally:
