@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import socket
 import ssl
+import struct
 from dataclasses import replace
 
 import pytest
@@ -160,6 +162,18 @@ async def test_silent_connections_of_a_stranger_do_not_keep_a_host_out(run, tmp_
         await open_one.end
         for writer in silent:
             writer.transport.abort()
+
+
+async def test_connections_that_are_reset_at_once_and_garbage_are_no_traceback(run, tmp_path, caplog):
+    async with Open(run) as open_one:
+        host, _, port = Code.parse(open_one.code).address.rpartition(":")
+        for content in (b"", b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(3000)):
+            with socket.create_connection((host, int(port))) as one:
+                one.sendall(content)
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed by a reset
+        assert await join_run(open_one.code, tmp_path / "delta", "") == "delta"
+        await open_one.end
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_an_invitation_that_nobody_uses_ends(run):
