@@ -60,6 +60,17 @@ def test_who_presses_ctrl_c_while_a_command_works_sees_a_sentence(monkeypatch, c
     assert "interrupted" in errors
 
 
+def test_a_folder_whose_name_is_no_text_is_told_in_a_sentence(tmp_path):
+    folder = os.fsencode(tmp_path) + b"/sur\xff"
+    program = [sys.executable, "-c", "from seedflood import cli; cli.main()"]
+    ran = subprocess.run(
+        [*program, "local", "--nodes", "1", "--steps", "1", "--export", folder], capture_output=True, check=False
+    )
+    assert ran.returncode == ExitCode.CONFIG
+    assert "is no text in UTF-8" in ran.stderr.decode()
+    assert "sur\\udcff" in ran.stderr.decode()
+
+
 @pytest.mark.parametrize("entry", [cli.main, cli.node_main])
 def test_help_names_the_exit_codes(monkeypatch, capsys, entry):
     code, out, _ = run(monkeypatch, capsys, entry, "--help")

@@ -42,6 +42,10 @@ NO_LETTERS = (
     "take PYTHONUTF8 out of the environment."
 )
 
+NO_TEXT = (
+    "the name of a file or folder is no text in UTF-8, so settings cannot name it: {line!a}; give it another name."
+)
+
 INTERNAL = "internal fault: {name}: {error}; please report it, with the traceback that SEEDFLOOD_TRACEBACK=1 shows."
 
 
@@ -79,6 +83,9 @@ def _told(error: Exception) -> tuple[str, ExitCode]:
         return "stdout is closed: send it somewhere, if only to /dev/null.", ExitCode.DISK
     if isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding() != "utf-8":
         return NO_LETTERS.format(encoding=error.encoding, text=error.object), ExitCode.CONFIG
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        begin = error.object.rfind("\n", 0, error.start) + 1
+        return NO_TEXT.format(line=error.object[begin:].partition("\n")[0]), ExitCode.CONFIG
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
         return NEEDS_MEMORY.format(error=str(error).partition(". ")[0] or "MemoryError"), ExitCode.INTERNAL
     return INTERNAL.format(name=type(error).__name__, error=error), ExitCode.INTERNAL
