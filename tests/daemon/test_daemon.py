@@ -215,3 +215,22 @@ async def test_beside_a_relay_nobody_stays_for_a_host_that_was_stopped(cluster):
     async with asyncio.timeout(60):
         ended, _ = await cluster.finish(a, relay)
     assert ended["steps"] == 40
+
+
+@pytest.mark.parametrize("node", [{"then": "serve"}, {}])
+async def test_a_daemon_that_is_stopped_while_its_results_are_made_ends_with_them(cluster, node):
+    a = await cluster.start("a", [], {"clients": 1, "steps": 4}, node)
+    conclude = a.engine.conclude
+
+    def stop_and_conclude(then):
+        def stop():
+            a.drain()
+            assert not a.ended.done()
+            then()
+
+        conclude(stop)
+
+    a.engine.conclude = stop_and_conclude
+    async with asyncio.timeout(60):
+        await a.ended
+    assert a.result is not None

@@ -90,6 +90,7 @@ def test_a_crowd_at_both_ports_ends_no_run(hosts, tmp_path, mode, files):
         crowd(undo, attacked.settings.node.listen, 2 * files)
         assert is_alive(http_address(attacked))
         attacked.wait(lambda _: has_ended(attacked) and attacked.has_said(CROWDED))
+        other.wait(lambda _: has_ended(other))
         assert is_alive(http_address(attacked))
         for host in (attacked, other):
             host.signal(signal.SIGTERM)

@@ -270,6 +270,8 @@ class Daemon(Owner):
             self.failed(fault)
         elif self.handover.is_wanted and self.engine.unexported is not None:
             self.failed(self.engine.unexported)  # the next run begins with that model
+        elif self.status_source.is_draining:
+            self._end()  # who told us to stop has waited for the result alone
         elif self.handover.is_wanted:
             self.handover.ended(self.loop.time())
             self._look_at_handover()
