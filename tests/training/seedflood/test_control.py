@@ -140,6 +140,57 @@ def test_after_an_epoch_that_others_told_of_the_best_is_looked_for_anew():
     assert after(past, 1, (3, 4, 5)) == replace(past, best=1, losses=after(past, 1, (3, 4, 5)).losses)
 
 
+def windows(course, clients, absent):
+    """Control after windows that did not wait for all. absent: who was not heard in a step."""
+    control, acts = Control(BEGIN, voters=voters_of(clients)), []
+    for step, losses in enumerate(course):
+        there = {origin: told(loss) for origin, loss in enumerate(losses) if origin not in absent(step)}
+        control, back = control.hear(there, BEGIN).judge(LENGTH)
+        acts += [] if back is None else [step]
+    return acts
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        lambda step: (0, 1) if step == 0 else (),
+        lambda step: (1, 2) if step == 0 else (),
+        lambda step: (0,) if step == 0 else (1,) if step < 1 + LENGTH else (),
+        lambda step: (2,) if step // LENGTH % 2 else (),
+        lambda step: (2,) if step > 2 * LENGTH else (),
+        lambda step: (0, 1, 2) if step < 3 else (),
+        lambda step: (step % 3,),
+    ],
+)
+def test_hosts_that_are_not_heard_in_each_block_slow_down_when_all_lose_more(absent):
+    course = blocks(0.9, 0.9, *[numpy.array([2.0, 3.0, 4.0])] * (PATIENCE + 3))
+    assert windows(course, 3, absent) != []
+    assert windows(blocks(*numpy.geomspace(2, 0.1, 12)), 3, absent) == []
+
+
+def test_a_block_of_too_few_between_worse_ones_takes_nothing_back():
+    course = blocks(0.9, 0.2, *[0.6] * (PATIENCE + 1))
+    middle = range(3 * LENGTH + 1, 4 * LENGTH + 1)
+    assert windows(course, 3, lambda step: (0, 1) if step in middle else ()) == [len(course) - 1]
+
+
+@pytest.mark.parametrize("there", [lambda block: 3 * (block >= 2), lambda block: min(3, block)])
+def test_where_others_come_and_go_they_are_compared_with_themselves(there):
+    """Three of six at a time: others from the third block on, or one after the other."""
+    course = blocks(0.2, *[0.9] * 3, *[3.0] * PATIENCE, origins=6)
+    first = [there(max(0, (step - 1) // LENGTH)) for step in range(len(course))]
+    absent = [set(range(6)) - set(range(one, one + 3)) for one in first]
+    assert windows(course, 3, absent.__getitem__) == [len(course) - 1]
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_a_liar_beside_whom_one_of_two_others_is_heard_halves_no_rate(lie):
+    course = blocks(*numpy.geomspace(2, 0.1, 12), origins=2, noise=0.02)
+    lied = [[*losses, lie(step)] for step, losses in enumerate(course)]
+    for absent in (lambda step: (0,), lambda step: (step // LENGTH % 2,), lambda step: (step % 2,)):
+        assert windows(lied, 3, absent) == []
+
+
 @pytest.mark.parametrize("voters", [1, 3])
 def test_who_measures_first_in_every_epoch_decides_nothing_alone(voters):
     """With turns a block is made of whole ones: six hosts, of which one measures alone in the first step of each."""

@@ -161,9 +161,10 @@ class SeedfloodEngine(FloodEngine):
             self._results.tell_progress(step, self._shell.links, lambda: self._facts(window))
 
     def _look_for_worse(self, window: ClosedWindow) -> None:
-        """By the last step of a window: where strict windows would go back, this host slows down."""
+        """By the newest of what each origin told: where strict windows would go back, this host slows down."""
         step = window.steps[1]
-        losses = {update.origin: update.loss for update in window.updates if update.step == step}
+        # Whoever is heard a window late is so in each of them: its losses count, too.
+        losses = {update.origin: update.loss for update in sorted(window.updates, key=lambda update: update.step)}
         control = self._control.hear(losses, self._control.best_F)
         self._control, back = control.judge(self._block)
         if back is not None:

@@ -17,10 +17,9 @@ with themselves alone: their rows may differ.
 Anyone can tell made-up losses, so no origin decides alone:
 
 - Each has one vote, and a vote is bounded (`RISE_MAX`).
-- At least three origins have to be in both blocks (or all clients, if a run has fewer), and more than half of those who
-  are in either.
-- Of two origins both have to lose more. Doubled losses, which differ by half between batches, are then seen after 192
-  steps instead of 45, and one of the two can prevent control.
+- More than half of those who are in either block have to be in both.
+- Where these are two, both have to lose more. Doubled losses, which differ by half between batches, are then seen
+  after 192 steps instead of 45, and one of two hosts can prevent control. One origin decides only in a run of its own.
 - With `participants` a block is made of whole turns, in each of which everyone measures once. Whose turn it is follows
   from its key, and a key can be chosen.
 
@@ -47,8 +46,10 @@ what came late for that epoch before they end.
 By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
 
 All this is of strict windows. In other windows hosts hold a step at different times, and what is certified tells no
-losses: there each host judges alone, by the same blocks of what it heard in time, and tells half as much from then on
-(`host/seedflood/engine`). Nothing is taken back, and a process that starts again begins with whole numbers.
+losses: there each host judges alone, by the same blocks of what it heard, and tells half as much from then on
+(`host/seedflood/engine`). Nothing is taken back, and a process that starts again begins with whole numbers. Hosts may
+be heard late, or not in each block. So an origin that was not in the best block is compared with the first block in
+which it was. A block that cannot be compared decides nothing, and the worse blocks before it still count.
 
 Shapes: F coefficients, L numbers that an epoch leaves to the next one (subspace.py).
 """
@@ -96,8 +97,8 @@ RISE_MAX = 2.0 * SIGNIFICANT_ALONE
 
 HALVINGS_MAX = 12
 
-VOTERS_MIN = 3
-"""So many origins decide at least, or all clients of a run that has fewer."""
+VOTERS_MIN = 2
+"""So many origins decide at least, if a run has more than one. Of two both have to agree."""
 
 
 class Lost(NamedTuple):
@@ -201,9 +202,13 @@ class Control:
             assert self.begin_F is not None
             best_F = self.best_F if self.taken < length else self.begin_F
             return replace(after, best=self.block, best_F=best_F, worse=0), None
+        after = replace(after, best=_joined(self.best, self.block))
+        sure = _sure_rise(self.best, self.block, self.voters)
+        if sure is None:
+            return after, None
         is_patience_over = self.worse + 1 >= PATIENCE
         errors = SIGNIFICANT if is_patience_over else alone or SIGNIFICANT
-        if not _lose_more(self.block, self.best, errors, self.voters):
+        if sure <= errors:
             return replace(after, worse=0), None
         if not (is_patience_over or is_last) or self.halvings >= HALVINGS_MAX:
             return replace(after, worse=self.worse + 1), None
@@ -231,7 +236,8 @@ class Past:
             return here if control.whole else known
         if stop_epochs is not None and epoch - self.best >= stop_epochs:
             return replace(known, is_back=True, is_last=True)
-        if not _lose_more(control.whole, self.losses, SIGNIFICANT_ALONE, control.voters):
+        sure = _sure_rise(self.losses, control.whole, control.voters)
+        if sure is None or sure <= SIGNIFICANT_ALONE:
             return known
         if self.is_back or known.halvings >= HALVINGS_MAX:
             return here
@@ -292,7 +298,14 @@ def _rise(before: Block, after: Block, voters: int) -> float | None:
     return median(rises) if len(rises) > 2 else min(rises)
 
 
-def _lose_more(now: Block, best: Block, errors: int, voters: int) -> bool:
-    """Is more lost, by so many standard errors? Who told of one step alone is not asked: it may be chance."""
-    rise = _rise(best, {origin: lost for origin, lost in now.items() if lost.steps > 1}, voters)
-    return rise is not None and rise > errors
+def _sure_rise(before: Block, after: Block, voters: int) -> float | None:
+    """The same, but who told of one step alone is not asked: it may be chance."""
+    return _rise(before, {origin: lost for origin, lost in after.items() if lost.steps > 1}, voters)
+
+
+def _joined(best: Block, block: Block) -> Block:
+    """The best block with those who are new in a later one, who take the places of as many who are not in it."""
+    new = block.keys() - best.keys()
+    absent = sorted(best.keys() - block.keys())
+    gone = absent[: len(new)]
+    return {origin: lost for origin, lost in {**block, **best}.items() if origin not in gone}
