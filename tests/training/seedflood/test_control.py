@@ -157,7 +157,6 @@ def windows(course, clients, absent):
         lambda step: (1, 2) if step == 0 else (),
         lambda step: (0,) if step == 0 else (1,) if step < 1 + LENGTH else (),
         lambda step: (2,) if step // LENGTH % 2 else (),
-        lambda step: (2,) if step > 2 * LENGTH else (),
         lambda step: (0, 1, 2) if step < 3 else (),
         lambda step: (step % 3,),
     ],
@@ -166,6 +165,12 @@ def test_hosts_that_are_not_heard_in_each_block_slow_down_when_all_lose_more(abs
     course = blocks(0.9, 0.9, *[numpy.array([2.0, 3.0, 4.0])] * (PATIENCE + 3))
     assert windows(course, 3, absent) != []
     assert windows(blocks(*numpy.geomspace(2, 0.1, 12)), 3, absent) == []
+
+
+def test_of_three_hosts_two_decide_nothing_even_if_both_lose_more():
+    """The third has left for good."""
+    course = blocks(0.9, 0.9, *[numpy.array([2.0, 3.0, 4.0])] * (PATIENCE + 3))
+    assert windows(course, 3, lambda step: (2,) if step > 2 * LENGTH else ()) == []
 
 
 def test_a_block_of_too_few_between_worse_ones_takes_nothing_back():

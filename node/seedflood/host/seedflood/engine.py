@@ -163,8 +163,9 @@ class SeedfloodEngine(FloodEngine):
     def _look_for_worse(self, window: ClosedWindow) -> None:
         """By the newest of what each origin told: where strict windows would go back, this host slows down."""
         step = window.steps[1]
-        # Whoever is heard a window late is so in each of them: its losses count, too.
-        losses = {update.origin: update.loss for update in sorted(window.updates, key=lambda update: update.step)}
+        # A slow host is late in every window, so what it tells of earlier steps counts, too.
+        in_order = sorted(window.updates, key=lambda update: update.step)
+        losses = {update.origin: update.loss for update in in_order}
         control = self._control.hear(losses, self._control.best_F)
         self._control, back = control.judge(self._block)
         if back is not None:

@@ -17,9 +17,10 @@ with themselves alone: their rows may differ.
 Anyone can tell made-up losses, so no origin decides alone:
 
 - Each has one vote, and a vote is bounded (`RISE_MAX`).
-- More than half of those who are in either block have to be in both.
-- Where these are two, both have to lose more. Doubled losses, which differ by half between batches, are then seen
-  after 192 steps instead of 45, and one of two hosts can prevent control. One origin decides only in a run of its own.
+- At least three origins have to be in both blocks (or all clients, if a run has fewer), and more than half of those who
+  are in either.
+- Of two origins both have to lose more. Doubled losses, which differ by half between batches, are then seen after 192
+  steps instead of 45, and one of the two can prevent control.
 - With `participants` a block is made of whole turns, in each of which everyone measures once. Whose turn it is follows
   from its key, and a key can be chosen.
 
@@ -97,8 +98,8 @@ RISE_MAX = 2.0 * SIGNIFICANT_ALONE
 
 HALVINGS_MAX = 12
 
-VOTERS_MIN = 2
-"""So many origins decide at least, if a run has more than one. Of two both have to agree."""
+VOTERS_MIN = 3
+"""So many origins decide at least, or all clients of a run that has fewer."""
 
 
 class Lost(NamedTuple):
@@ -304,8 +305,14 @@ def _sure_rise(before: Block, after: Block, voters: int) -> float | None:
 
 
 def _joined(best: Block, block: Block) -> Block:
-    """The best block with those who are new in a later one, who take the places of as many who are not in it."""
+    """The best block with those who are new in a later one.
+
+    Each of them takes the place of one who is absent from the later block. Else hosts that have left for good would
+    count for ever, and those who are here would never be more than half.
+    """
     new = block.keys() - best.keys()
     absent = sorted(best.keys() - block.keys())
-    gone = absent[: len(new)]
-    return {origin: lost for origin, lost in {**block, **best}.items() if origin not in gone}
+    joined = {**block, **best}
+    for origin in absent[: len(new)]:
+        del joined[origin]
+    return joined
