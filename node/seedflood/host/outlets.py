@@ -44,7 +44,8 @@ class Outlet(io.TextIOBase):
         self.is_log = is_log
         self._waiting = 0
         """Bytes in the queue, and those that are being written."""
-        self._counting = threading.RLock()  # a signal handler may write while its own thread counts
+        # A signal handler may write while its own thread counts, so the lock of this may be taken twice.
+        self._counting = threading.Condition()
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         threading.Thread(target=self._write_for_ever, name="outlet", daemon=True).start()
 
@@ -74,9 +75,8 @@ class Outlet(io.TextIOBase):
 
     def finish(self, until: float) -> bool:
         """Waits for the reader, at most until this time of the monotonic clock. False if something was not written."""
-        while self._waiting and time.monotonic() < until:
-            time.sleep(0.005)
-        return not self._waiting
+        with self._counting:
+            return self._counting.wait_for(lambda: not self._waiting, until - time.monotonic())
 
     # On the thread
 
@@ -86,6 +86,7 @@ class Outlet(io.TextIOBase):
             is_written = self._put(data)
             with self._counting:
                 self._waiting -= len(data)
+                self._counting.notify_all()
                 self.lost += not is_written
                 missing = self.lost - self._told
             if missing and (is_written or not self.is_log):
