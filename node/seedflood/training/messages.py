@@ -129,8 +129,8 @@ def _read_call(row: Row, given: Any) -> Message:
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise row.error("a call of a tool has no name: correct or remove the row.")
     function = dict(function)
-    if "arguments" not in function:
-        function = {"arguments" if key == "parameters" else key: value for key, value in function.items()}
+    if "arguments" not in function and "parameters" in function:
+        function["arguments"] = function.pop("parameters")
     if "arguments" not in function and (others := sorted(function.keys() - {"name", *AROUND_CALLS})):
         raise row.error(f'a call of a tool has {", ".join(others)}, and no arguments: call these "arguments".')
     arguments = function.get("arguments") or {}
