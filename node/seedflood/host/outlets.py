@@ -44,6 +44,8 @@ class Outlet(io.TextIOBase):
         self.is_log = is_log
         self._waiting = 0
         """Bytes in the queue, and those that are being written."""
+        self._unfinished = 0
+        """Writes that are not done yet. One that failed is done when the log says so."""
         # A signal handler may write while its own thread counts, so the lock of this may be taken twice.
         self._counting = threading.Condition()
         self._queue: SimpleQueue[bytes] = SimpleQueue()
@@ -70,13 +72,14 @@ class Outlet(io.TextIOBase):
                 self.lost += 1
             else:
                 self._waiting += len(data)
+                self._unfinished += 1
                 self._queue.put(data)
         return len(text)
 
     def finish(self, until: float) -> bool:
         """Waits for the reader, at most until this time of the monotonic clock. False if something was not written."""
         with self._counting:
-            return self._counting.wait_for(lambda: not self._waiting, until - time.monotonic())
+            return self._counting.wait_for(lambda: not self._unfinished, until - time.monotonic())
 
     # On the thread
 
@@ -86,12 +89,14 @@ class Outlet(io.TextIOBase):
             is_written = self._put(data)
             with self._counting:
                 self._waiting -= len(data)
-                self._counting.notify_all()
                 self.lost += not is_written
                 missing = self.lost - self._told
             if missing and (is_written or not self.is_log):
-                self._told = self.lost
+                self._told += missing
                 self._tell(missing)
+            with self._counting:
+                self._unfinished -= 1
+                self._counting.notify_all()
 
     def _put(self, data: bytes) -> bool:
         """False if the reader has left, or the disk is full."""
