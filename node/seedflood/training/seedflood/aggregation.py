@@ -42,6 +42,7 @@ from seedflood.training.seedflood.control import (
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Adam, Integers, State, begin
 from seedflood.training.seedflood.schedule import Factor, factor_of
 from seedflood.training.seedflood.shelf import Shelf, Shelved
+from seedflood.training.seedflood.standing import Standings
 from seedflood.training.seedflood.subspace import Subspace
 from seedflood.training.seedflood.telling import Reader
 
@@ -97,6 +98,7 @@ class _Point(NamedTuple):
     past: Past
     is_over: bool = False
     """Then `past` is what this epoch leaves."""
+    standings: Standings = Standings()
 
     @property
     def is_void(self) -> bool:
@@ -239,21 +241,22 @@ class Stepwise:
         """One step: what was lost before it, the step itself, and what control makes of both."""
         if point.is_void:
             return point
-        state, control, past, is_over = point
+        state, control, past, is_over, standings = point
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
-        moved = self._move(state, epoch, updates, max(1, self._factor(step) >> control.halvings))
+        factor = max(1, self._factor(step) >> control.halvings)
+        moved, following = self._move(state, epoch, updates, factor, standings)
         if step < self._turn:
             control = control.promise(self._promised(updates, moved.increment_F - state.increment_F))
         is_turn_over = (step + 1) % self._turn == 0
         if is_turn_over and (halvings := control.halvings_before(self._defaults)):
-            slower = _Point(begin(control.best_F), control.back(halvings), past, is_over)
+            slower = _Point(begin(control.best_F), control.back(halvings), past, is_over, standings)
             # A turn of one step is taken again; the steps of a longer one were measured at other weights, and are lost.
             return slower if step else self._go(slower, epoch, {step: told})
         control, back_F = control.judge(self._block, self._alone(step), self._least, is_turn_over=is_turn_over)
         if not is_over and self._alone(step) is not None:
             past, is_over = past.after(epoch, control, self._stop_epochs), True
-        return _Point(moved if back_F is None else begin(back_F), control, past, is_over)
+        return _Point(moved if back_F is None else begin(back_F), control, past, is_over, following)
 
     def _promised(self, updates: Sequence[Update], step_F: Integers) -> dict[OriginId, int]:
         """How often the rate has to be halved before this step, for each origin."""
@@ -270,15 +273,17 @@ class Stepwise:
             return SIGNIFICANT
         return SIGNIFICANT_ALONE if (step + 1) % self._refresh_period == 0 else None
 
-    def _move(self, state: State, epoch: int, updates: Sequence[Update], factor: int) -> State:
-        """factor: of the learning rate, in units of 2^-16."""
+    def _move(
+        self, state: State, epoch: int, updates: Sequence[Update], factor: int, standings: Standings
+    ) -> tuple[State, Standings]:
+        """The state after a step, and how the hosts stand then. factor: of the learning rate, in units of 2^-16."""
         sum_E = self._reader.subspace.zeros()
         sum_F: Integers = sum_E[: self._size].numpy()
         if self._optimiser is None:
-            self._reader.add(sum_E, epoch, updates, [factor] * len(updates))
-            return replace(state, increment_F=state.increment_F + sum_F)
-        self._reader.add(sum_E, epoch, updates)
-        return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state
+            following = self._reader.add_step(sum_E, epoch, updates, standings, factor)
+            return replace(state, increment_F=state.increment_F + sum_F), following
+        following = self._reader.add_step(sum_E, epoch, updates, standings)
+        return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state, following
 
     def _settle(self, epoch: int, steps: _Steps, latest: _Point) -> None:
         """Closes the turns, or without them the steps, about which all clients have told, up to the first gap; none

@@ -32,6 +32,7 @@ from seedflood.training.seedflood.estimate import Measurement, to_told_loss
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.optimiser import Floats, Integers
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
+from seedflood.training.seedflood.standing import Signs, Standings
 from seedflood.training.seedflood.subspace import Subspace
 
 COEFFICIENT_UNIT_BITS = 22
@@ -118,9 +119,16 @@ def _entry(sparse: Sparse) -> numpy.dtype[Any]:
     return numpy.dtype([("row", "<u2"), ("bits", numpy.uint8, (sparse.row_bytes - 2,))])
 
 
-def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
-    """All F integers of an admitted payload."""
-    size_K = numpy.left_shift(1, numpy.frombuffer(payload, numpy.uint8, telling.exponents).astype(numpy.int64)) >> 1
+def decode_exponents(telling: Coefficients, payload: bytes) -> Integers:
+    """(K,): the exponents of an admitted payload."""
+    return numpy.frombuffer(payload, numpy.uint8, telling.exponents).astype(numpy.int64)
+
+
+def decode_coefficients(telling: Coefficients, payload: bytes, exponent_K: Integers | None = None) -> Integers:
+    """All F integers of an admitted payload. exponent_K: instead of those that were told."""
+    if exponent_K is None:
+        exponent_K = decode_exponents(telling, payload)
+    size_K = numpy.left_shift(1, exponent_K) >> 1
     counts, sparse = numpy.asarray(telling.groups), telling.sparse
     bits = numpy.frombuffer(payload[telling.exponents : telling.rows_at], numpy.uint8)
     told_F = numpy.zeros(telling.values, numpy.int64)
@@ -136,6 +144,12 @@ def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
 def _signs(bits: numpy.ndarray[Any, numpy.dtype[numpy.uint8]], count: int) -> Integers:
     """1 or -1, `count` in the last dimension."""
     return numpy.unpackbits(bits, axis=-1, count=count, bitorder="little").astype(numpy.int64) * 2 - 1
+
+
+def _dense_signs(telling: Coefficients, payload: bytes) -> Signs:
+    """1, 0 or -1 of each coefficient of the groups."""
+    told_F = decode_coefficients(telling, payload, numpy.minimum(decode_exponents(telling, payload), 1))
+    return told_F[: sum(telling.groups)].astype(numpy.int8)
 
 
 class Reader:
@@ -160,6 +174,23 @@ class Reader:
             seeds.append(probe_seed(self.subspace.run_seed, origin, step))
             scalars.append(scaled(told[1], factor))
         self.subspace.accumulate(sum_E, epoch, seeds, scalars)
+
+    def add_step(
+        self, sum_E: Tensor, epoch: int, updates: Sequence[Update], standings: Standings, factor: int = ONE
+    ) -> Standings:
+        """Adds all updates of one step to sum_E, in place, as `standings` has them count. Returns what follows for the
+        next step. factor: of the step, in units of 2^-16."""
+        telling = self._telling
+        if isinstance(telling, Pairs) or not updates:
+            self.add(sum_E, epoch, updates, [factor] * len(updates))
+            return standings
+        counting = standings.counting([update.origin for update in updates])
+        payloads = {update.origin: _payload(update.told) for update in updates}
+        told_IK = numpy.stack([decode_exponents(telling, payloads[origin]) for origin in counting])
+        for origin, exponent_K in zip(counting, standings.bounds(counting, told_IK), strict=True):
+            told_F = scaled(decode_coefficients(telling, payloads[origin], exponent_K), factor)
+            sum_E[: len(told_F)] += torch.from_numpy(told_F)
+        return standings.after(list(payloads), numpy.stack([_dense_signs(telling, one) for one in payloads.values()]))
 
     def promise(self, update: Update, step_F: Integers) -> float:
         """What a step takes from the loss of an origin, to first order, by the gradient that it told: computed exactly,

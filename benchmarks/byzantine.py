@@ -1,0 +1,292 @@
+"""Liars beside honest hosts, by gradients: what they cost with the robust reading of a step, and what without.
+
+SST-2 with 1,024 sentences, the 2.6 M OPT, 48 steps, sixteen rows a step of each host, in one process. The last hosts
+lie. Each measures honestly, and tells something else (`LIES`). Accuracy and loss are those of all validation rows at
+the end. Beside the reading of this project stand what others would do with the same updates (`RULES`): plain sums, the
+trimmed mean of each coordinate (arXiv 1803.01498), and multi-Krum (arXiv 1703.02757), which are told how many lie.
+
+    python -m benchmarks byzantine
+
+`end` computes one run.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from benchmarks.measure import Metric, make_metric, shared_folder
+from seedflood.config import NodeSettings, RunSettings
+from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, Told, Update
+from seedflood.protocol.seedflood.payload import Coefficients, encode_loss
+from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.seedflood.schedule import ONE
+from seedflood.training.seedflood.standing import Standings
+from seedflood.training.seedflood.telling import Reader, decode_coefficients, scaled
+from seedflood.training.seedflood.trainer import Round, Trainer
+from seedflood.training.shards import equal_shares
+
+SEEDS = (1, 2, 3)
+STEPS = 48
+SWARMS = ((4, 1), (8, 2), (16, 5))
+"""Hosts, and how many of them lie."""
+
+Numbers = NDArray[Any]
+Parts = tuple[bytes, bytearray, bytearray]
+"""Exponents, signs of the groups, rows with their signs."""
+
+
+class Liar(Trainer):
+    """Measures honestly, and tells something else. number: its own among the liars. heard: what others told of the
+    step before."""
+
+    def __init__(self, instead_of: Trainer, lie: "Lie", number: int, heard: Sequence[Update]) -> None:
+        vars(self).update(vars(instead_of))
+        self._lie = lie
+        self._heard = heard
+        self.number = number
+
+    def measure(self, origin: OriginId, step: int, count: int) -> Round:
+        measured = super().measure(origin, step, count)
+        told = tuple(self._tell(origin, at, one) for at, one in enumerate(measured.probes, step))
+        return Round(step, told, measured.loss, measured.seconds, is_finite=True, is_clipped=False)
+
+    def _tell(self, origin: OriginId, step: int, told: Told) -> Told:
+        assert isinstance(told, bytes)
+        assert isinstance(self.telling, Coefficients)
+        return self._lie(self, origin, step, told)
+
+    @property
+    def form(self) -> Coefficients:
+        assert isinstance(self.telling, Coefficients)
+        return self.telling
+
+    def split(self, told: bytes) -> Parts:
+        form = self.form
+        body = told[form.exponents : -LOSS_BYTES]
+        dense = form.rows_at - form.exponents
+        return told[: form.exponents], bytearray(body[:dense]), bytearray(body[dense:])
+
+    def join(self, told: bytes, parts: Parts) -> bytes:
+        exponents, signs, rows = parts
+        return exponents + bytes(signs) + bytes(rows) + told[-LOSS_BYTES:]
+
+    def largest(self) -> bytes:
+        return bytes([self.form.exponent_max] * self.form.exponents)
+
+    def signs_of_rows(self) -> list[slice]:
+        """Where in the rows their signs stand."""
+        size = self.form.sparse.row_bytes
+        return [slice(at + 2, at + size) for at in range(0, self.form.sparse.told * size, size)]
+
+    def others(self, step: int) -> list[bytes]:
+        return [one.told for one in self._heard if one.step == step and isinstance(one.told, bytes)]
+
+
+Lie = Callable[[Liar, OriginId, int, bytes], bytes]
+
+
+def turned(liar: Liar, _origin: OriginId, _step: int, told: bytes) -> bytes:
+    exponents, signs, rows = liar.split(told)
+    signs = bytearray(byte ^ 255 for byte in signs)
+    for place in liar.signs_of_rows():
+        rows[place] = bytes(byte ^ 255 for byte in rows[place])
+    return liar.join(told, (exponents, signs, rows))
+
+
+def turned_largest(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    _, signs, rows = liar.split(turned(liar, origin, step, told))
+    return liar.join(told, (liar.largest(), signs, rows))
+
+
+def noise(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    drawn = random.Random(f"{liar.run.seed} {origin} {step}")
+    return liar.join(told, _drawn(liar, told, drawn))
+
+
+def zeros(liar: Liar, _origin: OriginId, _step: int, told: bytes) -> bytes:
+    _, signs, rows = liar.split(told)
+    return liar.join(told, (bytes(liar.form.exponents), signs, rows))
+
+
+def copies(liar: Liar, _origin: OriginId, step: int, told: bytes) -> bytes:
+    """What another host told of the step before, as if it were of this one."""
+    others = liar.others(step - 1)
+    return others[liar.number % len(others)] if others else told
+
+
+def colluding(liar: Liar, _origin: OriginId, _step: int, told: bytes) -> bytes:
+    """One direction for all liars and all steps."""
+    return liar.join(told, _drawn(liar, told, random.Random(f"{liar.run.seed} together")))
+
+
+def ascending(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    """Against the vote of what all hosts told of the step before: nobody knows the gradient better."""
+    others = liar.others(step - 1)
+    if not others:
+        return turned_largest(liar, origin, step, told)
+    dense = sum(liar.form.groups)
+    vote_F = sum(numpy.sign(decode_coefficients(liar.form, one)[:dense]) for one in others)
+    _, _, rows = liar.split(told)
+    signs = bytearray(numpy.packbits(vote_F <= 0, bitorder="little").tobytes())
+    return liar.join(told, (liar.largest(), signs, rows))
+
+
+def rows_turned(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    """Honest, but for the embeddings."""
+    exponents, signs, _ = liar.split(told)
+    _, _, rows = liar.split(turned(liar, origin, step, told))
+    return liar.join(told, (exponents[:-1] + liar.largest()[-1:], signs, rows))
+
+
+def seldom(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    """Honest in nineteen of twenty steps."""
+    return turned_largest(liar, origin, step, told) if step % 20 == 7 else told
+
+
+def sleeper(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    """Honest until it is trusted."""
+    return turned_largest(liar, origin, step, told) if step >= STEPS // 2 else told
+
+
+def small_losses(_liar: Liar, _origin: OriginId, step: int, told: bytes) -> bytes:
+    """Honest slopes, and a loss that rises from nothing: it wants the run to go back."""
+    return told[:-LOSS_BYTES] + encode_loss(min(64 * step, (1 << 8 * LOSS_BYTES) - 1))
+
+
+LIES: Mapping[str, Lie] = {
+    lie.__name__: lie
+    for lie in (
+        turned,
+        turned_largest,
+        noise,
+        zeros,
+        copies,
+        colluding,
+        ascending,
+        rows_turned,
+        seldom,
+        sleeper,
+        small_losses,
+    )
+}
+
+
+def _drawn(liar: Liar, told: bytes, drawn: random.Random) -> Parts:
+    _, signs, rows = liar.split(told)
+    for place in liar.signs_of_rows():
+        rows[place] = drawn.randbytes(place.stop - place.start)
+    return liar.largest(), bytearray(drawn.randbytes(len(signs))), rows
+
+
+# What others would make of a step
+
+
+def plain(told_IF: Numbers, _liars: int) -> Numbers:
+    sum_F: Numbers = told_IF.sum(axis=0)
+    return sum_F
+
+
+def trimmed(told_IF: Numbers, liars: int) -> Numbers:
+    """The sum without the largest and the smallest numbers of each coordinate, scaled to all hosts."""
+    cut = min(max(1, liars), (len(told_IF) - 1) // 2)
+    middle_IF = numpy.sort(told_IF, axis=0)[cut : len(told_IF) - cut]
+    sum_F: Numbers = middle_IF.sum(axis=0) * len(told_IF) // len(middle_IF)
+    return sum_F
+
+
+def krum(told_IF: Numbers, liars: int) -> Numbers:
+    """The sum of those that lie closest to their neighbours, scaled to all hosts."""
+    hosts = len(told_IF)
+    values_IF = told_IF.astype(numpy.float64)
+    square_I = (values_IF**2).sum(axis=1)
+    distance_II = square_I[:, None] + square_I[None] - 2 * values_IF @ values_IF.T
+    near = max(1, hosts - liars - 2)
+    score_I = numpy.sort(distance_II, axis=1)[:, 1 : near + 1].sum(axis=1)
+    chosen = numpy.argsort(score_I, kind="stable")[: hosts - liars]
+    sum_F: Numbers = told_IF[chosen].sum(axis=0) * hosts // len(chosen)
+    return sum_F
+
+
+Rule = Callable[[Numbers, int], Numbers]
+RULES: Mapping[str, Rule | None] = {"ours": None, "plain": plain, "trimmed": trimmed, "krum": krum}
+
+
+class OtherReader(Reader):
+    """Reads steps by another rule."""
+
+    def __init__(self, instead_of: Reader, rule: Rule, liars: int) -> None:
+        vars(self).update(vars(instead_of))
+        self._rule = rule
+        self._liars = liars
+
+    def add_step(
+        self, sum_E: Tensor, epoch: int, updates: Sequence[Update], standings: Standings, factor: int = ONE
+    ) -> Standings:
+        assert isinstance(self._telling, Coefficients)
+        payloads = [one.told for one in updates if isinstance(one.told, bytes)]
+        told_IF = numpy.stack([decode_coefficients(self._telling, payload) for payload in payloads])
+        sum_F = scaled(self._rule(told_IF, self._liars), factor)
+        sum_E[: len(sum_F)] += torch.from_numpy(sum_F)
+        return standings
+
+
+def end(
+    seed: int,
+    *,
+    clients: int,
+    liars: int,
+    lie: str = "",
+    rule: str = "ours",
+    folder: Path | None = None,
+    model: str = "",
+    **settings: Any,
+) -> tuple[float, float]:
+    """Accuracy and loss at the end of a run. folder: rows. model: a folder."""
+    shared = shared_folder()
+    keys = {"model": model or str(shared / "models" / "tiny-opt"), "task": "sst2", "train_examples": 1024}
+    run = RunSettings.of(seed=seed, clients=clients, **(keys | {"estimate": "gradient", "steps": STEPS} | settings))
+    with TemporaryDirectory(prefix="seedflood-byzantine-") as home:
+        node = NodeSettings(data=str(folder or shared / "data" / "sst2"), state=Path(home), threads=1)
+        rehearsal = Rehearsal(run, equal_shares(node, clients))
+        heard: list[Update] = []
+        for number in range(liars):
+            place = clients - 1 - number
+            rehearsal.trainers[place] = Liar(rehearsal.trainers[place], LIES[lie], number, heard)
+        if (other := RULES[rule]) is not None:
+            aggregation = rehearsal.trainers[0].replica._aggregation
+            aggregation._reader = OtherReader(aggregation._reader, other, liars)
+        while rehearsal.step < run.steps:
+            step = rehearsal.step
+            turns = rehearsal.advance()
+            heard[:] = [Update(one.origin, at, told) for one in turns for at, told in enumerate(one.round.probes, step)]
+        evaluation = rehearsal.evaluate()
+    print(f"{rule} {lie or 'honest'} {liars}/{clients} seed {seed} {settings}: {evaluation.figures}", file=sys.stderr)
+    return evaluation.figures["accuracy"], evaluation.loss
+
+
+def run() -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
+
+    def measure(name: str, **settings: Any) -> None:
+        ends = [end(seed, **settings) for seed in SEEDS]
+        metrics[f"byzantine.{name}_accuracy"] = make_metric([accuracy for accuracy, _ in ends])
+        metrics[f"byzantine.{name}_loss"] = make_metric([loss for _, loss in ends])
+
+    for clients, liars in SWARMS:
+        for rule in RULES:
+            measure(f"{rule}_0_of_{clients}", clients=clients, liars=0, rule=rule)
+        for lie in LIES:
+            measure(f"ours_{lie}_{liars}_of_{clients}", clients=clients, liars=liars, lie=lie)
+    for rule in ("plain", "trimmed", "krum"):
+        for lie in ("turned_largest", "turned", "colluding", "ascending"):
+            measure(f"{rule}_{lie}_1_of_4", clients=4, liars=1, lie=lie, rule=rule)
+    return metrics

@@ -1,0 +1,143 @@
+"""Whom a step follows: how each host's gradients agree with those of the others, over the steps of an epoch.
+
+A host tells signs, and one size for each group of slots. A liar can choose both. So a step is read with two rules:
+
+- **Sizes are bounded.** Of a host that agrees with the others a size counts at most as twice the median of what was
+  told of this group in this step; of one that does not, at most as half of it; of one that is new, as the median.
+- **Who contradicts does not count.** The agreement of two hosts in a step is the cosine of their signs, and a host's
+  agreement with the others is the median over them. In a single step honest hosts contradict each other, too: the
+  labels of two batches may pull in opposite directions. Over some steps they agree, and signs that are turned do not.
+
+A host's standing is the sum of its agreements divided by the root of the sum of their mean squares over all hosts. Like
+a t-statistic it needs no scale: chance gives 0 with a spread of one, whatever the model, the rank and the rows. Noise,
+and a direction that several hosts have agreed on, are near 0 as well: the median knows nothing of a minority. Who
+stands below `CONTRADICTS`, and as much below the median host, contradicts until it stands above 0 again. Where half of
+the hosts contradict, nobody knows who is right, and all count.
+
+All of this is a pure function of what was told of the steps of an epoch, in the order of the steps, in integers. Like
+the moments of Adam it begins anew with every epoch.
+
+Shapes: I hosts, F coefficients of the groups, K groups.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy
+from numpy.typing import NDArray
+
+from seedflood.protocol.origin import OriginId
+
+UNIT_BITS = 20
+"""Agreements are integers in units of 2^-20."""
+
+MEMORY = 32
+"""After so many steps of a host, what it said before counts about a third."""
+
+FEWEST = 4
+"""After so many steps a host may be found to contradict."""
+
+AGREES, CONTRADICTS = 0.5, -1.0
+"""Standings."""
+
+CHUNK = 1 << 20
+"""Coefficients that are multiplied at a time. Sums of so many ones are exact in float32."""
+
+Signs = NDArray[numpy.int8]
+
+
+class Record(NamedTuple):
+    """Of one host: how many steps it told of, the sum of its agreements, and that of their mean squares over all
+    hosts. Older steps count less."""
+
+    steps: int = 0
+    agreement: int = 0
+    square: int = 0
+    contradicts: bool = False
+
+    def after(self, agreement: int, square: int) -> "Record":
+        return self._replace(
+            steps=self.steps + 1,
+            agreement=self.agreement - self.agreement // MEMORY + agreement,
+            square=self.square - self.square // MEMORY + square,
+        )
+
+    def judged(self, median_standing: float) -> "Record":
+        """median_standing: of all hosts."""
+        is_low = self.steps >= FEWEST and self.standing < min(CONTRADICTS, median_standing + CONTRADICTS)
+        return self._replace(contradicts=is_low or (self.contradicts and self.standing < 0))
+
+    @property
+    def slack(self) -> int:
+        """By how many powers of two a size may be above the median."""
+        if self.steps < FEWEST:
+            return 0
+        return 1 if self.standing >= AGREES else -1
+
+    @property
+    def standing(self) -> float:
+        """Roots and quotients are rounded correctly, so this is the same everywhere."""
+        return self.agreement / math.sqrt(self.square) if self.square else 0.0
+
+
+NEW = Record()
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Of all hosts, after some steps of an epoch."""
+
+    records: Mapping[OriginId, Record] = field(default_factory=dict)
+
+    def of(self, origin: OriginId) -> Record:
+        return self.records.get(origin, NEW)
+
+    def counting(self, origins: Sequence[OriginId]) -> list[OriginId]:
+        """Those of these hosts that count in the next step."""
+        counting = [origin for origin in origins if not self.of(origin).contradicts]
+        return counting if 2 * len(counting) > len(origins) else list(origins)
+
+    def after(self, origins: Sequence[OriginId], sign_IF: Signs) -> "Standings":
+        """The next step. sign_IF: 1, 0 or -1, as each of the origins told it."""
+        if len(origins) < 2:
+            return self
+        cosine_II = _cosines(sign_IF)
+        counting = set(self.counting(origins))
+        agreements = {
+            origin: _middle([row[other] for other, name in enumerate(origins) if other != at and name in counting])
+            for at, (origin, row) in enumerate(zip(origins, cosine_II, strict=True))
+        }
+        square = sum(agreements[origin] ** 2 for origin in counting) // len(counting)
+        heard = {origin: self.of(origin).after(agreements[origin], square) for origin in origins}
+        middle = median(heard[origin].standing for origin in counting)
+        judged = {origin: record.judged(middle) for origin, record in heard.items()}
+        return Standings({**self.records, **judged})
+
+    def bounds(self, origins: Sequence[OriginId], exponent_IK: NDArray[Any]) -> NDArray[Any]:
+        """(I, K): exponents as they count. origins: those who count, of whom there is one at least."""
+        median_K = numpy.sort(exponent_IK, axis=0)[len(origins) // 2]
+        slack_I = numpy.array([self.of(origin).slack for origin in origins], exponent_IK.dtype)
+        bounded_IK: NDArray[Any] = numpy.minimum(exponent_IK, numpy.maximum(median_K + slack_I[:, None], 0))
+        return bounded_IK
+
+
+def _cosines(sign_IF: Signs) -> list[list[int]]:
+    """(I, I), in units of 2^-20. Products of signs are exact in whatever order they are added."""
+    hosts, size = sign_IF.shape
+    product_II = numpy.zeros((hosts, hosts), numpy.int64)
+    for start in range(0, size, CHUNK):
+        part_IC = sign_IF[:, start : start + CHUNK].astype(numpy.float32)
+        product_II += (part_IC @ part_IC.T).astype(numpy.int64)
+    cosines: list[list[int]] = ((product_II << UNIT_BITS) // size).tolist()
+    return cosines
+
+
+def _middle(values: list[int]) -> int:
+    """The median; 0 of none."""
+    if not values:
+        return 0
+    ordered, half = sorted(values), len(values) // 2
+    return (ordered[half] + ordered[-half - 1]) // 2

@@ -1,0 +1,195 @@
+"""A step follows those who agree: sizes are bounded, and who contradicts the others over some steps does not count."""
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import permuted, tiny_replica
+
+from seedflood.protocol.seedflood.messages import Update
+from seedflood.training.seedflood.standing import AGREES, FEWEST, MEMORY, Record, Standings
+from seedflood.training.seedflood.telling import decode_coefficients, decode_exponents, quantise
+
+SIZE = 1 << 14
+
+
+def batches(rng, *, hosts, size=SIZE):
+    """(I, F): gradients of honest hosts. Half of what a batch says is its labels, which pull either way."""
+    common_F, labels_F = rng.normal(size=(2, size))
+    pull_I = rng.choice([-1.0, 1.0], hosts)
+    return common_F + pull_I[:, None] * labels_F + 2 * rng.normal(size=(hosts, size))
+
+
+def signs(values_IF):
+    return numpy.sign(values_IF).astype(numpy.int8)
+
+
+def after(steps, *, hosts, lie, liars, seed=0):
+    """The standings when the last hosts lied. lie: from what the liars and the others measured to what is told."""
+    rng, standings = numpy.random.default_rng(seed), Standings()
+    for _ in range(steps):
+        true_IF = batches(rng, hosts=hosts)
+        told_IF = true_IF.copy()
+        if liars:
+            told_IF[-liars:] = lie(rng, true_IF[-liars:], true_IF[:-liars])
+        standings = standings.after(range(hosts), signs(told_IF))
+    return standings
+
+
+def turned(_rng, own_LF, _others_IF):
+    return -own_LF
+
+
+def ascending(_rng, own_LF, others_IF):
+    return numpy.broadcast_to(-others_IF.sum(axis=0), own_LF.shape)
+
+
+def noise(rng, own_LF, _others_IF):
+    return rng.normal(size=own_LF.shape)
+
+
+def colluding(_rng, own_LF, _others_IF):
+    return numpy.broadcast_to(numpy.random.default_rng(7).normal(size=own_LF.shape[1]), own_LF.shape)
+
+
+SWARMS = [(3, 1), (4, 1), (8, 2), (16, 5)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("hosts", "liars"), SWARMS)
+@pytest.mark.parametrize("lie", [turned, ascending])
+def test_who_turns_the_signs_does_not_count_and_all_others_do(hosts, liars, lie, seed):
+    standings = after(MEMORY, hosts=hosts, lie=lie, liars=liars, seed=seed)
+    assert standings.counting(range(hosts)) == list(range(hosts - liars))
+
+
+@pytest.mark.parametrize(("hosts", "liars"), SWARMS)
+@pytest.mark.parametrize("lie", [noise, colluding])
+def test_who_says_nothing_of_the_rows_is_not_trusted_and_all_others_are(hosts, liars, lie):
+    standings = after(MEMORY, hosts=hosts, lie=lie, liars=liars)
+    trusted = [origin for origin in range(hosts) if standings.of(origin).standing >= AGREES]
+    assert set(range(hosts - liars, hosts)).isdisjoint(trusted)
+    assert len(trusted) >= (hosts - liars) // 2
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 4, 8, 16])
+def test_honest_hosts_all_count_in_every_step(hosts):
+    rng, standings = np_rng(1), Standings()
+    for _ in range(2 * MEMORY):
+        standings = standings.after(range(hosts), signs(batches(rng, hosts=hosts)))
+        assert standings.counting(range(hosts)) == list(range(hosts))
+
+
+def np_rng(seed):
+    return numpy.random.default_rng(seed)
+
+
+def test_who_agrees_again_counts_again():
+    rng, standings = np_rng(2), Standings()
+    for step in range(4 * MEMORY):
+        told_IF = batches(rng, hosts=4)
+        if step < MEMORY:
+            told_IF[3] *= -1
+        standings = standings.after(range(4), signs(told_IF))
+        if step == MEMORY - 1:
+            assert standings.counting(range(4)) == [0, 1, 2]
+    assert standings.counting(range(4)) == [0, 1, 2, 3]
+
+
+def test_where_half_contradict_all_count():
+    one_F = np_rng(3).normal(size=SIZE)
+    told_IF = numpy.stack([one_F, one_F, -one_F, -one_F])
+    standings = Standings()
+    for _ in range(MEMORY):
+        standings = standings.after(range(4), signs(told_IF))
+    assert standings.counting(range(4)) == [0, 1, 2, 3]
+
+
+def test_nobody_is_left_out_before_some_steps_are_over():
+    standings = after(FEWEST - 1, hosts=4, lie=ascending, liars=1)
+    assert standings.counting(range(4)) == [0, 1, 2, 3]
+
+
+def test_a_size_counts_at_most_as_twice_the_median_or_half_of_it_if_its_host_does_not_agree():
+    trusted = Record(FEWEST, 1000, 1000)
+    unlike = Record(FEWEST, 0, 1000)
+    standings = Standings({1: trusted, 2: unlike, 3: trusted})
+    exponent_IK = numpy.array([[7, 0], [7, 5], [9, 5], [33, 33], [33, 33]])
+    bounded = standings.bounds([0, 1, 2, 3, 4], exponent_IK)
+    assert bounded.tolist() == [[7, 0], [7, 5], [8, 4], [10, 6], [9, 5]]
+    assert standings.bounds([2], numpy.array([[0, 9]])).tolist() == [[0, 8]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(order=st.permutations(range(5)), seed=st.integers(0, 1000))
+def test_the_order_in_which_updates_come_changes_nothing(order, seed):
+    told_IF = signs(batches(np_rng(seed), hosts=5))
+    told_IF[np_rng(seed).random(told_IF.shape) < 0.1] = 0
+    one = Standings().after(range(5), told_IF)
+    other = Standings().after(order, told_IF[list(order)])
+    assert one.records == other.records
+
+
+# A replica
+
+STEPS = 30
+
+
+def a_replica():
+    return tiny_replica(estimate="gradient", learning_rate=1e-3, steps=STEPS + 6, clients=4)
+
+
+def told_by_four(replica, *, liar=None):
+    """Of each step four updates. liar: what the last host tells instead of a gradient."""
+    rng = np_rng(4)
+    updates = []
+    for step in range(STEPS):
+        true_IF = batches(rng, hosts=4, size=replica.subspace.size)
+        for origin, value_F in enumerate(true_IF):
+            told_F = value_F if liar is None or origin < 3 else liar(value_F)
+            updates.append(Update(origin, step, quantise(replica.telling, told_F, 1.0)[0]))
+    return updates
+
+
+def way_of(updates):
+    """All that the coefficients of a replica amount to."""
+    replica = a_replica()
+    replica.apply(updates)
+    return [numpy.frombuffer(replica.sum_epoch(epoch), numpy.uint8) for epoch in range(3)], replica
+
+
+def test_steps_with_a_liar_end_the_same_in_any_order():
+    updates = told_by_four(a_replica(), liar=lambda value_F: -1e6 * value_F)
+    _, one = way_of(updates)
+    other = a_replica()
+    for update in permuted(updates, 9):
+        other.apply([update])
+    assert other.digest() == one.digest()
+
+
+def test_a_size_beyond_the_median_changes_nothing_more():
+    replica = a_replica()
+    _, large = way_of(told_by_four(replica, liar=lambda value_F: -16 * value_F))
+    _, larger = way_of(told_by_four(replica, liar=lambda value_F: -256 * value_F))
+    assert large.digest() == larger.digest()
+
+
+def test_signs_that_are_turned_do_not_stop_what_the_others_learn():
+    """The cosine of what is learned, epoch by epoch, with what it is without the liar."""
+    replica = a_replica()
+    honest = told_by_four(replica)
+    _, without = way_of([update for update in honest if update.origin < 3])
+    _, beside = way_of(told_by_four(replica, liar=lambda value_F: -256 * value_F))
+    for index in range(3):
+        one = without.change(index).flatten()
+        other = beside.change(index).flatten()
+        assert float(one @ other / one.norm() / other.norm()) > 0.7
+
+
+def test_what_is_told_can_be_read_with_other_sizes():
+    replica = a_replica()
+    told = quantise(replica.telling, np_rng(5).normal(size=replica.subspace.size))[0]
+    exponent_K = decode_exponents(replica.telling, told)
+    whole_F = decode_coefficients(replica.telling, told)
+    half_F = decode_coefficients(replica.telling, told, exponent_K - 1)
+    assert (2 * half_F == whole_F).all()
