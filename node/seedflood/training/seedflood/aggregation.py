@@ -85,6 +85,9 @@ class PlainSum:
     note = preview = adopted = changed
     """Nothing is remembered, so it does not matter what the numbers without these updates stand for."""
 
+    def standings(self, _epoch: int) -> Standings:
+        return Standings()
+
 
 _Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
 """What the origins told of one step."""
@@ -195,6 +198,11 @@ class Stepwise:
         self._places.pop(epoch, None)
         self._final.add(epoch)
         return self.changed(epoch, held_E, updates, past)
+
+    def standings(self, epoch: int) -> Standings:
+        """How the hosts stand after all that was told of an epoch in memory."""
+        steps = self._epochs.get(epoch)
+        return steps.latest.standings if steps is not None and steps.latest is not None else Standings()
 
     def _steps(self, epoch: int, held_E: Tensor, past: Past) -> _Steps:
         """The steps of an epoch. It begins again if it began with another past, and all of its updates are here."""

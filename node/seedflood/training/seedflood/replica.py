@@ -43,6 +43,7 @@ from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
+from seedflood.training.seedflood.standing import Standings
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.seedflood.telling import telling_of
 from seedflood.training.stacks import layers_of
@@ -114,6 +115,11 @@ class Replica:
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
         return self._coefficients.past_before(self.epoch + 1).halvings
+
+    @property
+    def standings(self) -> Standings:
+        """How far each host agrees with the others, in the open epoch."""
+        return self._aggregation.standings(self.epoch)
 
     def is_over(self, step: int) -> bool:
         """Had the run ended (`control`), and do all hosts know that before they measure this step?"""
