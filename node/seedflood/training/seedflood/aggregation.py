@@ -1,7 +1,10 @@
-"""From updates to the coefficients of their epoch: a plain sum, or what an optimiser makes of the sums of its steps.
+"""From updates to the coefficients of their epoch: a sum, or what an optimiser makes of the sums of its steps.
 
-`PlainSum`, where windows do not wait for everyone: C, with the increments `A = -(learning_rate / clients) C 2^-unit`.
-Any update may come at any time.
+`PlainSum`, of slopes where windows do not wait for everyone: C, with the increments
+`A = -(learning_rate / clients) C 2^-unit`. Any update may come at any time.
+
+`StepSum`, of gradients where windows do not wait: C as well, but what an update adds depends on what else was told of
+its step (`standing`).
 
 `Stepwise`, in strict windows: C, or A itself as integers if there is an optimiser, as a pure function of what was told
 of all steps. If an update comes late for a step, the later steps are computed again. Updates are kept while something
@@ -59,7 +62,12 @@ def make_aggregation(
     reader, factor = Reader(telling, subspace), factor_of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
     if settings.window != "strict":
-        return PlainSum(reader, factor, -learning_rate / run.clients * 2.0**-unit_bits)
+        unit = -learning_rate / run.clients * 2.0**-unit_bits
+        return (
+            PlainSum(reader, factor, unit)
+            if isinstance(telling, Pairs)
+            else StepSum(reader, factor, unit, Shelf(folder))
+        )
     told = run.clients / settings.turn_rounds(run.clients)
     optimiser, unit = None, -learning_rate / told * 2.0**-unit_bits
     if settings.has_adam:
@@ -91,6 +99,87 @@ class PlainSum:
 
 _Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
 """What the origins told of one step."""
+
+
+class StepSum:
+    """The sum of steps, each read as a function of the set of its updates: sizes are bounded by their median. The same
+    in any order. unit: increments are coefficients times this.
+
+    A sum that was adopted stands for the whole epoch: what comes beside it does not count. Nothing bounds what one host
+    tells alone.
+    """
+
+    def __init__(self, reader: Reader, factor: Factor, unit: float, shelf: Shelf) -> None:
+        self.unit = unit
+        self._reader = reader
+        self._factor = factor
+        self._shelf = shelf
+        self._told: dict[int, dict[int, _Heard]] = {}
+        """By epoch and step: what is in the numbers."""
+        self._places: dict[int, Shelved] = {}
+        """The epochs that were put aside, and where they are."""
+        self._noted: dict[int, list[Update]] = defaultdict(list)
+        """By epoch: what is not yet in the numbers."""
+        self._adopted: set[int] = set()
+
+    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], _past: Past) -> Tensor:
+        """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
+        self._noted[epoch] += updates
+        return held_E
+
+    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        """The numbers of an epoch with these updates."""
+        news = [*self._noted.pop(epoch, ()), *updates]
+        changed_E = self.preview(epoch, held_E, news, past)
+        if epoch not in self._adopted:
+            self._told[epoch] = _with(self._told_of(epoch), news)
+        return changed_E
+
+    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], _past: Past) -> Tensor:
+        """What `changed` would return, but nothing is changed."""
+        sum_E = held_E.clone()
+        if epoch in self._adopted:
+            return sum_E
+        told = self._told_of(epoch)
+        for step, news in _with({}, updates).items():
+            before = told.get(step, {})
+            sum_E -= self._read(epoch, step, before)
+            sum_E += self._read(epoch, step, {**before, **news})
+        return sum_E
+
+    def adopted(self, epoch: int, held_E: Tensor, _updates: Sequence[Update], _past: Past) -> Tensor:
+        """The numbers of an epoch when a sum takes the place of what it had."""
+        self._told.pop(epoch, None)
+        self._places.pop(epoch, None)
+        self._noted.pop(epoch, None)
+        self._adopted.add(epoch)
+        return held_E
+
+    def standings(self, _epoch: int) -> Standings:
+        return Standings()
+
+    def _read(self, epoch: int, step: int, heard: _Heard) -> Tensor:
+        sum_E = self._reader.subspace.zeros()
+        updates = [Update(origin, step, told) for origin, told in heard.items()]
+        self._reader.add_step(sum_E, epoch, updates, Standings(), self._factor(step))
+        return sum_E
+
+    def _told_of(self, epoch: int) -> dict[int, _Heard]:
+        """What is in the numbers of an epoch. Only the newest epochs have it in memory."""
+        if epoch not in self._told:
+            place = self._places.pop(epoch, None)
+            self._told[epoch] = {} if place is None else _FILED_STEPS.validate_json(self._shelf.read(place))
+            for oldest in sorted(self._told)[:-KEPT_EPOCHS]:
+                if oldest != epoch:
+                    self._put_aside(oldest)
+        return self._told[epoch]
+
+    def _put_aside(self, epoch: int) -> None:
+        """It stays in memory if there is no space for it."""
+        place = self._shelf.put(_FILED_STEPS.dump_json(self._told[epoch]))
+        if place is not None:
+            self._places[epoch] = place
+            del self._told[epoch]
 
 
 class _Point(NamedTuple):
@@ -310,7 +399,7 @@ class Stepwise:
             self._final.add(epoch)
 
 
-Aggregation = PlainSum | Stepwise
+Aggregation = PlainSum | StepSum | Stepwise
 """Computes the coefficients of epochs."""
 
 
@@ -322,5 +411,5 @@ def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _H
     return {**told, **{step: {**told.get(step, {}), **more} for step, more in added.items()}}
 
 
-_FILED = TypeAdapter(_Steps)
+_FILED, _FILED_STEPS = TypeAdapter(_Steps), TypeAdapter(dict[int, _Heard])
 """To JSON for a file of this process, and back."""

@@ -38,7 +38,10 @@ MEMORY = 32
 """After so many steps of a host, what it said before counts about a third."""
 
 FEWEST = 4
-"""After so many steps a host may be found to contradict."""
+"""After so many steps a host may be found to agree, or to contradict."""
+
+HOSTS_MIN = 3
+"""Of two hosts nobody knows who is right: their updates add up as they are."""
 
 AGREES, CONTRADICTS = 0.5, -1.0
 """Standings."""
@@ -101,9 +104,7 @@ class Standings:
         return counting if 2 * len(counting) > len(origins) else list(origins)
 
     def after(self, origins: Sequence[OriginId], sign_IF: Signs) -> "Standings":
-        """The next step. sign_IF: 1, 0 or -1, as each of the origins told it."""
-        if len(origins) < 2:
-            return self
+        """The next step. origins: two at least. sign_IF: 1, 0 or -1, as each of them told it."""
         cosine_II = _cosines(sign_IF)
         counting = set(self.counting(origins))
         agreements = {

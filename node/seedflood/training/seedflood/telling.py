@@ -32,7 +32,7 @@ from seedflood.training.seedflood.estimate import Measurement, to_told_loss
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.optimiser import Floats, Integers
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
-from seedflood.training.seedflood.standing import Signs, Standings
+from seedflood.training.seedflood.standing import HOSTS_MIN, Signs, Standings
 from seedflood.training.seedflood.subspace import Subspace
 
 COEFFICIENT_UNIT_BITS = 22
@@ -181,7 +181,7 @@ class Reader:
         """Adds all updates of one step to sum_E, in place, as `standings` has them count. Returns what follows for the
         next step. factor: of the step, in units of 2^-16."""
         telling = self._telling
-        if isinstance(telling, Pairs) or not updates:
+        if isinstance(telling, Pairs) or len(updates) < HOSTS_MIN:
             self.add(sum_E, epoch, updates, [factor] * len(updates))
             return standings
         counting = standings.counting([update.origin for update in updates])
