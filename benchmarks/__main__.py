@@ -15,6 +15,7 @@ from benchmarks import (
     ahead,
     apply,
     audits,
+    byzantine,
     dtype,
     exchange,
     flood,
@@ -60,6 +61,7 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
 LONG = (
     "ahead",
     "audits",
+    "byzantine",
     "exchange",
     "forger",
     "join",
@@ -121,6 +123,7 @@ def main(
         **BENCHMARKS,
         "ahead": ahead.run,
         "audits": audits.run,
+        "byzantine": byzantine.run,
         "exchange": exchange.run,
         "forger": forger.run,
         "join": join.run,

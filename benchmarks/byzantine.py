@@ -33,6 +33,7 @@ from seedflood.training.seedflood.standing import Standings
 from seedflood.training.seedflood.telling import Reader, decode_coefficients, scaled
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.training.shards import equal_shares
+from study.skew import deal
 
 SEEDS = (1, 2, 3)
 STEPS = 48
@@ -248,15 +249,22 @@ def end(
     rule: str = "ours",
     folder: Path | None = None,
     model: str = "",
+    skew: float | None = None,
     **settings: Any,
 ) -> tuple[float, float]:
-    """Accuracy and loss at the end of a run. folder: rows. model: a folder."""
+    """Accuracy and loss at the end of a run. folder: rows. model: a folder. skew: how unevenly labels are spread over
+    the hosts, as a Dirichlet concentration."""
     shared = shared_folder()
     keys = {"model": model or str(shared / "models" / "tiny-opt"), "task": "sst2", "train_examples": 1024}
     run = RunSettings.of(seed=seed, clients=clients, **(keys | {"estimate": "gradient", "steps": STEPS} | settings))
     with TemporaryDirectory(prefix="seedflood-byzantine-") as home:
-        node = NodeSettings(data=str(folder or shared / "data" / "sst2"), state=Path(home), threads=1)
-        rehearsal = Rehearsal(run, equal_shares(node, clients))
+        rows = folder or shared / "data" / "sst2"
+        node = NodeSettings(data=str(rows), state=Path(home), threads=1)
+        hosts = equal_shares(node, clients)
+        if skew is not None:
+            folders = deal(run.objective, rows, clients, seed, skew, Path(home))
+            hosts = [node.model_copy(update={"data": str(one)}) for one in folders]
+        rehearsal = Rehearsal(run, hosts)
         heard: list[Update] = []
         for number in range(liars):
             place = clients - 1 - number
@@ -281,6 +289,9 @@ def run() -> dict[str, Metric]:
         metrics[f"byzantine.{name}_accuracy"] = make_metric([accuracy for accuracy, _ in ends])
         metrics[f"byzantine.{name}_loss"] = make_metric([loss for _, loss in ends])
 
+    for rule in ("ours", "plain"):
+        for skew in (1.0, 0.1):
+            measure(f"{rule}_skew_{skew:g}", clients=8, liars=0, rule=rule, skew=skew)
     for clients, liars in SWARMS:
         for rule in RULES:
             measure(f"{rule}_0_of_{clients}", clients=clients, liars=0, rule=rule)

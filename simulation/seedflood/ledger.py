@@ -195,6 +195,8 @@ class Ledger:
         self._steps: dict[int, tuple[int, dict[int, int]]] = {}
         """For an optimiser that goes by steps, by epoch: the coefficients at its start, and the sum of each step
         since."""
+        self._adopted: set[int] = set()
+        """The epochs of which we have a sum that was put in place of the updates."""
 
     def apply(self, updates: Iterable[Update]) -> None:
         by_epoch: dict[int, list[Update]] = defaultdict(list)
@@ -210,7 +212,7 @@ class Ledger:
         self.apply(update for bundle in others for update in bundle.updates())
 
     def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
-        self.sums, self.applied, self._steps = {}, Counter(), {}
+        self.sums, self.applied, self._steps, self._adopted = {}, Counter(), {}, set()
         for one in closed:
             self._put(one)
         self.apply(updates)
@@ -234,6 +236,8 @@ class Ledger:
         if optimizer == "sgd":
             self.sums[epoch] = after_steps(optimizer, held, told)
             return
+        if optimizer == "sets" and epoch in self._adopted:
+            return
         begun_with, sums = self._steps.setdefault(epoch, (held, {}))
         for step, one in told.items():
             sums[step] = sums.get(step, 0) + one
@@ -246,6 +250,7 @@ class Ledger:
         if self._chronicle.add_up(covered) != total and not self._chronicle.is_tainted:
             self.mistakes.append(f"took coefficients of epoch {closed.epoch} that are not the sum of their updates")
         self.sums[closed.epoch] = total
+        self._adopted.add(closed.epoch)
         for update in covered:
             self._count(update)
 
