@@ -112,14 +112,16 @@ def test_nobody_is_left_out_before_some_steps_are_over():
     assert standings.counting(range(4)) == [0, 1, 2, 3]
 
 
-def test_a_size_counts_at_most_as_twice_the_median_or_half_of_it_if_its_host_does_not_agree():
+def test_a_size_counts_at_most_as_twice_the_median_or_as_the_median_if_its_host_does_not_agree():
     trusted = Record(FEWEST, 1000, 1000)
     unlike = Record(FEWEST, 0, 1000)
     standings = Standings({1: trusted, 2: unlike, 3: trusted})
-    exponent_IK = numpy.array([[7, 0], [7, 5], [9, 5], [33, 33], [33, 33]])
+    exponent_IK = numpy.array([[7, 0], [7, 5], [10, 6], [33, 33], [33, 33]])
     bounded = standings.bounds([0, 1, 2, 3, 4], exponent_IK)
-    assert bounded.tolist() == [[7, 0], [7, 5], [8, 4], [10, 6], [9, 5]]
-    assert standings.bounds([2], numpy.array([[0, 9]])).tolist() == [[0, 8]]
+    assert bounded.tolist() == [[7, 0], [7, 5], [10, 6], [11, 7], [11, 7]]
+    exponent_IK = numpy.array([[7, 0], [7, 5], [33, 33], [33, 33], [9, 5]])
+    bounded = standings.bounds([0, 1, 2, 3, 4], exponent_IK)
+    assert bounded.tolist() == [[7, 0], [7, 5], [9, 5], [10, 6], [9, 5]]
 
 
 @settings(max_examples=30, deadline=None)

@@ -2,8 +2,8 @@
 
 A host tells signs, and one size for each group of slots. A liar can choose both. So a step is read with two rules:
 
-- **Sizes are bounded.** Of a host that agrees with the others a size counts at most as twice the median of what was
-  told of this group in this step; of one that does not, at most as half of it; of one that is new, as the median.
+- **Sizes are bounded.** A size counts at most as twice the median of what was told of this group in this step; if its
+  host does not agree with the others, at most as the median.
 - **Who contradicts does not count.** The agreement of two hosts in a step is the cosine of their signs, and a host's
   agreement with the others is the median over them. In a single step honest hosts contradict each other, too: the
   labels of two batches may pull in opposite directions. Over some steps they agree, and signs that are turned do not.
@@ -76,9 +76,7 @@ class Record(NamedTuple):
     @property
     def slack(self) -> int:
         """By how many powers of two a size may be above the median."""
-        if self.steps < FEWEST:
-            return 0
-        return 1 if self.standing >= AGREES else -1
+        return int(self.steps < FEWEST or self.standing >= AGREES)
 
     @property
     def standing(self) -> float:
