@@ -3,7 +3,8 @@
 A host tells signs, and one size for each group of slots. A liar can choose both. So a step is read with two rules:
 
 - **Sizes are bounded.** A size counts at most as twice the median of what was told of this group in this step; if its
-  host does not agree with the others, at most as the median.
+  host does not agree with the others, at most as a quarter of the median. The first steps of an epoch are not bounded
+  more: that cost honest runs more than a liar gains in them.
 - **Who contradicts does not count.** The agreement of two hosts in a step is the cosine of their signs, and a host's
   agreement with the others is the median over them. In a single step honest hosts contradict each other, too: the
   labels of two batches may pull in opposite directions. Over some steps they agree, and signs that are turned do not.
@@ -76,7 +77,8 @@ class Record(NamedTuple):
     @property
     def slack(self) -> int:
         """By how many powers of two a size may be above the median."""
-        return int(self.steps < FEWEST or self.standing >= AGREES)
+        is_trusted = self.steps < FEWEST or self.standing >= AGREES
+        return 1 if is_trusted else -2
 
     @property
     def standing(self) -> float:
