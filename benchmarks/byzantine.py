@@ -148,6 +148,23 @@ def rows_turned(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
     return liar.join(told, (exponents[:-1] + liar.largest()[-1:], signs, rows))
 
 
+def main_groups(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    """Honest, but for the third of the groups that has the largest sizes: most signs agree with the others."""
+    groups = liar.form.groups
+    exponents, signs, rows = liar.split(told)
+    _, turned_signs, _ = liar.split(turned(liar, origin, step, told))
+    chosen = sorted(range(len(groups)), key=lambda group: -exponents[group])[: len(groups) // 3]
+    is_chosen_F = numpy.repeat(numpy.isin(numpy.arange(len(groups)), chosen), groups)
+    mask = numpy.packbits(is_chosen_F, bitorder="little").tobytes()
+    mixed = bytearray(
+        (one & ~here & 255) | (other & here) for one, other, here in zip(signs, turned_signs, mask, strict=True)
+    )
+    sizes = bytearray(exponents)
+    for group in chosen:
+        sizes[group] = liar.form.exponent_max
+    return liar.join(told, (bytes(sizes), mixed, rows))
+
+
 def seldom(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
     """Honest in nineteen of twenty steps."""
     return turned_largest(liar, origin, step, told) if step % 20 == 7 else told
@@ -174,6 +191,7 @@ LIES: Mapping[str, Lie] = {
         colluding,
         ascending,
         rows_turned,
+        main_groups,
         seldom,
         sleeper,
         small_losses,

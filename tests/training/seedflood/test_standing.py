@@ -9,7 +9,7 @@ from reference import permuted, tiny_replica
 
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood import aggregation
-from seedflood.training.seedflood.standing import AGREES, FEWEST, MEMORY, Record, Standings
+from seedflood.training.seedflood.standing import AGREES, FEWEST, MEMORY, Reputation, Standings
 from seedflood.training.seedflood.telling import decode_coefficients, decode_exponents, halved, quantise
 
 SIZE = 1 << 14
@@ -116,8 +116,8 @@ def test_nobody_is_left_out_before_some_steps_are_over():
 
 
 def test_a_size_counts_at_most_as_twice_the_median_or_a_quarter_if_its_host_does_not_agree():
-    trusted = Record(FEWEST, 1000, 1000)
-    unlike = Record(FEWEST, 0, 1000)
+    trusted = Reputation(FEWEST, 1000, 1000)
+    unlike = Reputation(FEWEST, 0, 1000)
     standings = Standings({1: trusted, 2: unlike, 3: trusted})
     exponent_IK = numpy.array([[7, 0], [7, 5], [10, 6], [33, 33], [33, 33]])
     bounded = standings.bounds([0, 1, 2, 3, 4], exponent_IK)

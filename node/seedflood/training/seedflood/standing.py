@@ -53,7 +53,7 @@ CHUNK = 1 << 20
 Signs = NDArray[numpy.int8]
 
 
-class Record(NamedTuple):
+class Reputation(NamedTuple):
     """Of one host: how many steps it told of, the sum of its agreements, and that of their mean squares over all
     hosts. Older steps count less."""
 
@@ -62,14 +62,14 @@ class Record(NamedTuple):
     square: int = 0
     contradicts: bool = False
 
-    def after(self, agreement: int, square: int) -> "Record":
+    def after(self, agreement: int, square: int) -> "Reputation":
         return self._replace(
             steps=self.steps + 1,
             agreement=self.agreement - self.agreement // MEMORY + agreement,
             square=self.square - self.square // MEMORY + square,
         )
 
-    def judged(self, median_standing: float) -> "Record":
+    def judged(self, median_standing: float) -> "Reputation":
         """median_standing: of all hosts."""
         is_low = self.steps >= FEWEST and self.standing < min(CONTRADICTS, median_standing + CONTRADICTS)
         return self._replace(contradicts=is_low or (self.contradicts and self.standing < 0))
@@ -86,16 +86,16 @@ class Record(NamedTuple):
         return self.agreement / math.sqrt(self.square) if self.square else 0.0
 
 
-NEW = Record()
+NEW = Reputation()
 
 
 @dataclass(frozen=True, slots=True)
 class Standings:
     """Of all hosts, after some steps of an epoch."""
 
-    records: Mapping[OriginId, Record] = field(default_factory=dict)
+    records: Mapping[OriginId, Reputation] = field(default_factory=dict)
 
-    def of(self, origin: OriginId) -> Record:
+    def of(self, origin: OriginId) -> Reputation:
         return self.records.get(origin, NEW)
 
     def counting(self, origins: Sequence[OriginId]) -> list[OriginId]:
