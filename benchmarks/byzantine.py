@@ -251,6 +251,8 @@ class OtherReader(Reader):
         self, sum_E: Tensor, epoch: int, updates: Sequence[Update], standings: Standings, factor: int = ONE
     ) -> Standings:
         assert isinstance(self._telling, Coefficients)
+        if not updates:
+            return standings
         payloads = [one.told for one in updates if isinstance(one.told, bytes)]
         told_IF = numpy.stack([decode_coefficients(self._telling, payload) for payload in payloads])
         sum_F = scaled(self._rule(told_IF, self._liars), factor)

@@ -17,14 +17,14 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "8f08ff5fa34900df": {},
-    "4d7e9b6d22519858": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "fdb0cb9f1e4a0e93": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
+    "5a5b60960e98ca96": {},
+    "3b451bf0e0654163": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "8f8afe9a250f866c": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
     | {"model": "facebook/opt-125m"},
-    "f6b01476188b3c84": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "21dc84bace17efe2": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "2096d7d8cf4186fc": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
-    "6148569c369d7eb2": {"mode": "gasloc", "task": "lm", "local_steps": 20, "matching": "one"},
+    "3af4028f03565c2d": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "f1ac6d8e636162c4": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "3d2c5e718663c17b": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
+    "f2cce31e7debc38a": {"mode": "gasloc", "task": "lm", "local_steps": 20, "matching": "one"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 

@@ -19,8 +19,9 @@ from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, PublicKey, Section, Tables, merge, sections_of
 
-RUN_SCHEMA = 7
-"""It is counted up when a default changes: then hosts of the versions before and after never link."""
+RUN_SCHEMA = 8
+"""It is counted up when a default changes, or what hosts make of updates: then hosts of the versions before and after
+never link."""
 
 TaskName = Literal[
     "embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm", "completion", "chat", "reward"

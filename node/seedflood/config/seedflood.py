@@ -63,6 +63,12 @@ class SeedfloodSettings(AlgorithmSettings):
         description="End the run with its best state once no epoch in so many steps, in whole epochs, lost less than "
         "the best one before (default: never; needs strict windows).",
     )
+    outvote: bool = Field(
+        True,
+        description="Of gradients, with three hosts or more: bound sizes by the median of a step, and in strict windows "
+        "leave out who contradicts the others. So a third of the hosts may lie. Set false where hosts have rows of other "
+        "kinds (few labels each, other languages): they contradict each other and are honest.",
+    )
     clip: float | None = Field(
         None,
         ge=1e-4,

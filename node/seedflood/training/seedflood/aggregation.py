@@ -59,7 +59,7 @@ def make_aggregation(
     """default_rate: the learning rate of a run that names none. folder: where old epochs are put aside."""
     settings = run.seedflood
     learning_rate = settings.learning_rate or default_rate
-    reader, factor = Reader(telling, subspace), factor_of(run)
+    reader, factor = Reader(telling, subspace, outvote=settings.outvote), factor_of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
     if settings.window != "strict":
         unit = -learning_rate / run.clients * 2.0**-unit_bits

@@ -155,9 +155,11 @@ def _dense_signs(telling: Coefficients, payload: bytes) -> Signs:
 class Reader:
     """Adds up what updates tell, as integers: exact, and the same in any order."""
 
-    def __init__(self, telling: Telling, subspace: Subspace) -> None:
+    def __init__(self, telling: Telling, subspace: Subspace, *, outvote: bool = True) -> None:
+        """outvote: see `[run.seedflood]`."""
         self.subspace = subspace
         self._telling = telling
+        self._outvote = outvote
 
     def add(self, sum_E: Tensor, epoch: int, updates: Sequence[Update], factors: Sequence[int] | None = None) -> None:
         """Adds updates of one epoch to sum_E, in place. factors: of each update, in units of 2^-16 (default: 1)."""
@@ -181,7 +183,7 @@ class Reader:
         """Adds all updates of one step to sum_E, in place, as `standings` has them count. Returns what follows for the
         next step. factor: of the step, in units of 2^-16."""
         telling = self._telling
-        if isinstance(telling, Pairs) or len(updates) < HOSTS_MIN:
+        if isinstance(telling, Pairs) or not self._outvote or len(updates) < HOSTS_MIN:
             self.add(sum_E, epoch, updates, [factor] * len(updates))
             return standings
         counting = standings.counting([update.origin for update in updates])
