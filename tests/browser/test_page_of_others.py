@@ -43,7 +43,7 @@ def test_what_the_algorithm_has_not_has_no_place(shown: Page):
     assert texts(shown, "updates") == ["rejected3"]
     assert shown.text("traffic-sent") == "476 kB"
     read = "return Array.from(document.querySelectorAll('#members thead th'), (cell) => cell.checkVisibility())"
-    assert shown.read(read) == [True, True, False, False, False]
+    assert shown.read(read) == [True, True, False, False, False, False]
     assert "epoch" not in shown.text("progress-text")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from processes import Hosts
+from processes import Hosts, ring
 from prometheus_client.parser import text_string_to_metric_families
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -20,6 +20,7 @@ OF_PROMETHEUS = {"job", "instance", "le"}
 
 Labels = dict[str, set[str]]
 
+BY_GRADIENTS = {"steps": 2000, "estimate": "gradient"}
 BY_GASLOC = {
     "mode": "gasloc",
     "task": "lm",
@@ -33,8 +34,8 @@ BY_GASLOC = {
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Labels]:
     """Samples of nodes that train with a neighbour, by either algorithm: by name, the values of each label."""
     samples: dict[str, Labels] = {}
-    for run, node in (({"steps": 2000}, {}), (BY_GASLOC, {"data": "embedded"})):
-        for family in text_string_to_metric_families(scrape(tmp_path_factory.mktemp("hosts"), run, node)):
+    for count, run, node in ((3, BY_GRADIENTS, {}), (2, BY_GASLOC, {"data": "embedded"})):
+        for family in text_string_to_metric_families(scrape(tmp_path_factory.mktemp("hosts"), count, run, node)):
             for sample in family.samples:
                 labels = samples.setdefault(sample.name, defaultdict(set))
                 for label, value in sample.labels.items():
@@ -42,12 +43,12 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Labels]:
     return samples
 
 
-def scrape(folder: Path, run: dict[str, Any], node: dict[str, Any]) -> str:
+def scrape(folder: Path, count: int, run: dict[str, Any], node: dict[str, Any]) -> str:
     hosts = Hosts(folder)
     try:
-        first, second = hosts.make(2, [(0, 1)], run, {"evaluate_examples": 8} | node)
-        first.start()
-        second.start()
+        first, *_ = made = hosts.make(count, ring(count), run, {"evaluate_examples": 8} | node)
+        for host in made:
+            host.start()
         first.wait_for("progress", step=5)
         address = json.loads((first.settings.node.state / "http.json").read_text())["address"]
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(

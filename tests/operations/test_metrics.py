@@ -6,18 +6,21 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from seedflood.operations.metrics import STANDINGS_MAX
 from seedflood.operations.tally import label
 from seedflood.protocol.seedflood.admission import Objection
-from strangers import StrangeNode, open_console
+from strangers import VIEW, StrangeNode, open_console
 
 DOCUMENT = Path(__file__).parents[2] / "deploy" / "METRICS.md"
 RUN = {"clients": 2, "steps": 8}
+STANDING, CONTRADICTING = "seedflood_host_standing", "seedflood_hosts_contradicting"
 
 
 @pytest.fixture
@@ -32,12 +35,22 @@ async def scrape(cluster, http):
 
 
 @pytest.fixture
-async def strange(tmp_path, http):
-    """The text of a node that trains by something else than SeedFlood."""
-    console = await open_console(tmp_path, StrangeNode())
-    async with http.get(f"http://{console.address}/metrics") as answer:
-        yield await answer.text()
+async def read(tmp_path, http):
+    """What reads the text of a node that shows what a test wants shown."""
+    node = StrangeNode()
+    console = await open_console(tmp_path, node)
+
+    async def scraped(**shown):
+        node.show(**shown)
+        async with http.get(f"http://{console.address}/metrics") as answer:
+            return await answer.text()
+
+    yield scraped
     await console.close()
+
+
+def standing(origin, value, *, name="mallory"):
+    return replace(VIEW.members[0], origin=origin, name=name, standing=value, contradicts=value < -1)
 
 
 def families(text):
@@ -77,11 +90,12 @@ async def test_promtool_finds_nothing_to_object_to(scrape):
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-async def test_the_documentation_lists_exactly_what_is_there(scrape, strange):
+async def test_the_documentation_lists_exactly_what_is_there(scrape, read):
+    strange = families(await read(members=(standing(1, 2.0),)))
     listed = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", DOCUMENT.read_text(), re.MULTILINE))
     found = {
         family.name + ("_total" if family.type == "counter" else ""): describe(family)
-        for family in [*families(scrape).values(), families(strange)["seedflood_algorithm_figure"]]
+        for family in [*families(scrape).values(), strange["seedflood_algorithm_figure"], strange[STANDING]]
         if family.name.startswith("seedflood_")
     }
     assert listed == found
@@ -101,6 +115,27 @@ async def test_every_reason_to_reject_has_its_own_series(scrape):
 async def test_nothing_grows_with_the_number_of_members(scrape):
     labels = {label for family in families(scrape).values() for sample in family.samples for label in sample.labels}
     assert labels <= {"le", "reason", "state", "peer", "version", "python", "name"}
+
+
+async def test_who_contradicts_is_told_of_each_host_also_where_two_have_one_name(read):
+    told = families(await read(members=(standing(1, 2.0), standing(2, -3.5))))
+    samples = {sample.labels["origin"]: (sample.labels["host"], sample.value) for sample in told[STANDING].samples}
+    assert samples == {f"{1:016x}": ("mallory", 2.0), f"{2:016x}": ("mallory", -3.5)}
+    assert [sample.value for sample in told[CONTRADICTING].samples] == [1]
+    gone = replace(standing(2, -3.5), status="left")
+    told = families(await read(members=(standing(1, 2.0), gone)))
+    assert [sample.value for sample in told[CONTRADICTING].samples] == [0]
+
+
+async def test_where_hosts_are_not_compared_nothing_is_said_of_it(scrape):
+    found = families(scrape)
+    assert found[STANDING].samples == found[CONTRADICTING].samples == []
+
+
+async def test_of_a_crowd_the_lowest_standings_are_told(read):
+    crowd = tuple(standing(origin, float(origin)) for origin in range(1, 2 * STANDINGS_MAX))
+    samples = families(await read(members=crowd))[STANDING].samples
+    assert {sample.value for sample in samples} == set(range(1, STANDINGS_MAX + 1))
 
 
 def test_variables_of_other_programs_do_not_move_the_metrics(tmp_path):

@@ -8,7 +8,7 @@ import socket
 import pytest
 from forks import run_command
 
-from seedflood.cli.watching import describe_reach, describe_unaudited
+from seedflood.cli.watching import describe_contradicting, describe_reach, describe_unaudited, peers_table
 from seedflood.errors import ExitCode, NotRunningError
 from seedflood.operations import client
 from seedflood.operations.client import node_at
@@ -75,6 +75,33 @@ async def test_peers_lists_members_and_links(pair):
     assert f"127.0.0.1:{a.port}" in table
     assert f"a sees this host as 127.0.0.1:{b.port}, and it can be dialled there." in table
     assert "can be dialled" in (await command("peers", "--node", a.address)).splitlines()[2]
+
+
+def compared(**standings):
+    """The status of a node as far as `peers` shows it; None: a host has no standing yet, or never."""
+    members = [
+        {"name": name, "origin": name, "status": "linked", "step": 9, "lag_steps": 0, "hop_seconds": None}
+        | {"standing": standing, "contradicts": None if standing is None else standing < -1}
+        for name, standing in standings.items()
+    ]
+    return {"members": members, "links": []}
+
+
+def columns(said):
+    return {column.header: [str(cell) for cell in column.cells] for column in peers_table(said).columns}
+
+
+def test_how_hosts_agree_is_a_column_and_who_contradicts_is_told():
+    said = compared(ada=2.41, bob=None, mallory=-3.04)
+    assert columns(said)["standing"] == ["2.4", "-", "contradicts -3.0"]
+    (sentence,) = describe_contradicting(said)
+    assert sentence.startswith("mallory contradicts the others: its updates do not count")
+
+
+def test_where_hosts_are_not_compared_there_is_no_such_column():
+    said = compared(ada=None, bob=None)
+    assert "standing" not in columns(said)
+    assert [*describe_contradicting(said)] == []
 
 
 def test_who_cannot_be_audited_is_told():

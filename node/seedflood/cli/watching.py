@@ -85,6 +85,7 @@ def status_table(said: dict[str, Any]) -> Table:
         + _when(progress["loss_step"], " at step {}")
         + _when(progress["spent_seconds"], f", after {{:.0f}} s and {decimal(progress['spent_bytes'])} sent"),
         "unlearns": _show_rise(progress["rise"]),
+        "contradicts": "\n".join(describe_contradicting(said)),
         "evaluated": _show_evaluation(said["history"]["figures"]),
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
         "besides": ", ".join(f"{name.replace('_', ' ')}: {text}" for name, text in said["words"].items()),
@@ -125,8 +126,15 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
     say(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
     for sentence in describe_reach(said):
         say(sentence)
-    for sentence in describe_unaudited(said):
+    for sentence in (*describe_contradicting(said), *describe_unaudited(said)):
         say(visible(sentence))
+
+
+def describe_contradicting(said: dict[str, Any]) -> Iterator[str]:
+    """Whose updates do not count. said: the status of a node."""
+    for member in said["members"]:
+        if member.get("contradicts"):
+            yield f"{member['name']} contradicts the others: its updates do not count (docs/operating.md)."
 
 
 def describe_unaudited(said: dict[str, Any]) -> Iterator[str]:
@@ -161,9 +169,12 @@ def describe_reach(said: dict[str, Any]) -> Iterator[str]:
 def peers_table(said: dict[str, Any]) -> Table:
     """said: the status of a node."""
     links = {link["origin"] or link["peer"]: link for link in said["links"]}
+    has_standings = any(member.get("standing") is not None for member in said["members"])
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("name", "origin", "status", "step", "behind", "hop", "address", "sent", "received"):
         table.add_column(column, justify="right" if column in ("step", "behind", "hop", "sent", "received") else "left")
+    if has_standings:
+        table.add_column("standing", justify="right")
     for member in said["members"]:
         link = links.pop(member["origin"], None) or links.pop(member["name"], None) or {}
         hop = link.get("hop_seconds") or member["hop_seconds"]
@@ -177,6 +188,7 @@ def peers_table(said: dict[str, Any]) -> Table:
             Text(link.get("address") or BACK[link.get("may_be_dialled")]),
             decimal(link["bytes_sent"]) if link else "-",
             decimal(link["bytes_received"]) if link else "-",
+            *([_show_standing(member)] if has_standings else []),
         )
     for link in links.values():
         address = Text(link["address"] or "-")
@@ -331,6 +343,13 @@ def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, An
         )
     of_files = (_lines(path, is_of_latest=True) for path in files)
     return [trace_lines(lines, str(found), step, names.get(str(found))).as_json() for lines in of_files]
+
+
+def _show_standing(member: dict[str, Any]) -> Text:
+    if member["standing"] is None:
+        return Text("-")
+    standing = f"{member['standing']:.1f}"
+    return Text(f"contradicts {standing}", "red") if member["contradicts"] else Text(standing)
 
 
 def _show_window(window: dict[str, Any]) -> str:

@@ -1,12 +1,12 @@
 """Metrics for Prometheus. They are read from the node at each scrape, so they cost nothing in between.
 
 They have base units and `_total` for counters. No label grows with the run: reasons and states are closed sets, and
-only direct neighbours have their own label. `deploy/METRICS.md` lists them; a test compares it with a real scrape.
+only so many neighbours and hosts have their own. `deploy/METRICS.md` lists them; a test compares it with a real scrape.
 """
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import get_args
@@ -21,10 +21,14 @@ from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.status import why_not_ready
 from seedflood.operations.subject import LOADING, LinkState, Subject
 from seedflood.operations.tally import label
-from seedflood.protocol.view import Hops, MemberStatus
+from seedflood.protocol.origin import fingerprint
+from seedflood.protocol.view import Hops, MemberStatus, MemberView
 
 LINKS_MAX = 256
 """The most neighbours with their own label. All others share the label "other"."""
+
+STANDINGS_MAX = 256
+"""The most hosts whose standings are told: the lowest."""
 
 
 _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
@@ -113,6 +117,7 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     states = dict.fromkeys(get_args(MemberStatus), 0) | Counter(member.status for member in view.members)
     del states["self"]
     yield _labelled(GaugeMetricFamily, "peers", "Other members of the run by their status.", "state", states)
+    yield from _standings(view.members)
     yield _gauge("cut_vertices", "Hosts that are the only way between some others.", len(view.cut_vertices))
     roster = view.roster
     yield _gauge("run_closed", "1 if only hosts on a roster take part, 0 if the run is open.", roster is not None)
@@ -135,6 +140,18 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     yield _gauge("catchup_lag_bytes", "Bytes that it lacks of a copy of a neighbour's replica; 0 after that.", copied)
     yield _gauge("journal_bytes", "Size of the journal on the disk.", journal["bytes"])
     yield _gauge("disk_full", "The disk of the journal is full: nothing is published.", subject.is_disk_full)
+
+
+def _standings(members: Sequence[MemberView]) -> Iterator[Metric]:
+    """Two hosts may have one name, so each sample also has its origin."""
+    known = sorted((one.standing, one.name, fingerprint(one.origin)) for one in members if one.standing is not None)
+    text = "How far a host agrees with the others, in units of chance; only in strict windows with gradients."
+    family = GaugeMetricFamily("seedflood_host_standing", text, labels=["host", "origin"])
+    for standing, name, origin in known[:STANDINGS_MAX]:
+        family.add_metric([name, origin], standing)
+    yield family
+    contradicting = sum(one.contradicts is True and one.status != "left" for one in members) if known else None
+    yield _gauge("hosts_contradicting", "Hosts whose updates do not count now, for they contradict.", contradicting)
 
 
 def _hops(hops: Hops) -> Metric:

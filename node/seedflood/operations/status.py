@@ -23,9 +23,11 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
               late, missing [names]}; all null if the algorithm has no windows
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation,
-              is_relay}]
+              is_relay, standing, contradicts}]
               status: self | linked | reachable | silent | left | removed | unknown; step: its first step that is not
-              held here, or how far it is if the algorithm holds no updates of others (0: not told)
+              held here, or how far it is if the algorithm holds no updates of others (0: not told); standing: how far
+              it agrees with the others, in units of chance; contradicts: so little that its updates do not count now;
+              both null if that is not known, or hosts are not compared
     edges     [[origin, origin]]: links that both ends state
     pairs     [[origin, origin]]: this node and those with whom it exchanges parameters in the present round
     diameter
@@ -86,7 +88,7 @@ STANDSTILL_SECONDS = 120.0
 """Who has waited for so long is not ready: somebody should look after the run."""
 
 JOURNAL_KEYS = ("bundles", "bytes", "closed_epochs", "records")
-MEMBER_KEYS = ("name", "status", "hop_seconds", "first_step", "last_step", "incarnation", "is_relay")
+MEMBER_KEYS = ("name", "status", "hop_seconds", "first_step", "last_step", "incarnation", "is_relay", "contradicts")
 REMOVAL_KEYS = ("name", "held", "since", "same", "others", "unreached")
 LINK_KEYS = (
     *("peer", "address", "bytes_sent", "bytes_received", "pull_bytes_received", "updates_dropped"),
@@ -302,6 +304,7 @@ def _member(member: MemberView, foremost: int) -> dict[str, Any]:
         "origin": fingerprint(member.origin),
         "step": member.mark,
         "lag_steps": 0 if member.is_relay else foremost - member.mark,
+        "standing": _round(member.standing),
     }
 
 

@@ -34,7 +34,10 @@ class Blocker:
 class MemberView:
     """What is known of an origin. mark: its first step that is not held here; where no updates are held, how far it has
     said to be. first_step: None until it takes part. last_step: None until it has left. hop_seconds: the slow end of
-    the hop delays that it states; None if it states none. is_relay: it only relays, and never takes part."""
+    the hop delays that it states; None if it states none. is_relay: it only relays, and never takes part.
+
+    standing: how far it agrees with the others, in units of chance. contradicts: so little that its updates do not
+    count now. Both are None while that is not known, and where an algorithm does not compare what hosts say."""
 
     origin: OriginId
     name: str
@@ -45,6 +48,8 @@ class MemberView:
     incarnation: int
     hop_seconds: float | None
     is_relay: bool = False
+    standing: float | None = None
+    contradicts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

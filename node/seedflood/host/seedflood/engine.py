@@ -18,6 +18,7 @@ from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.engine import Shell
 from seedflood.host.results import UNEXPORTABLE, Results, rehearse_export
 from seedflood.host.seedflood.auditing import CANNOT_BE_AUDITED, Auditor, make_auditor, unaudited
+from seedflood.host.seedflood.contradictions import Contradictions
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.shares import Shares
@@ -123,6 +124,7 @@ class SeedfloodEngine(FloodEngine):
         self._compute = Compute(shell.run, shell.drive, self._work.begin, self._computed)
         self._compute.driver = self.driver
         self._shares = Shares(trainer.rows, self.node, shell.hub)
+        self._contradictions = Contradictions(shell.hub, self.node.membership.name)
         self.auditor = make_auditor(node, self.node, trainer, self.journal, shell)
 
     def start(self) -> None:
@@ -140,7 +142,7 @@ class SeedfloodEngine(FloodEngine):
         words = {**view.words, **self._words}
         if self._settings.run.seedflood.window == "strict" and (names := unaudited(self.node, self.trainer.rows)):
             words[CANNOT_BE_AUDITED] = ", ".join(shorten(names))
-        view = replace(view, figures=figures, words=words)
+        view = self._contradictions.add_to(replace(view, figures=figures, words=words))
         return view if self.auditor is None else self.auditor.add_to(view)
 
     # What the driver did (seams.Observer)
@@ -194,7 +196,8 @@ class SeedfloodEngine(FloodEngine):
         if isinstance(fact, Round):
             self._measured(fact)
         else:
-            self._controlled(fact)
+            self._controlled(fact.step, fact.halvings)
+            self._contradictions.heard(fact.step, fact.standings)
 
     def _measured(self, measured: Round) -> None:
         self._shell.identity.use()
@@ -211,8 +214,7 @@ class SeedfloodEngine(FloodEngine):
         if measured.is_clipped:
             self._warn("a scalar was clipped; the learning rate may be too high", measured.step)
 
-    def _controlled(self, applied: Applied) -> None:
-        step, halvings = applied
+    def _controlled(self, step: int, halvings: int) -> None:
         is_first = step < self._settings.run.seedflood.local_steps
         before, self._halvings = 0 if is_first else self._halvings, halvings
         if before is not None and halvings > before:

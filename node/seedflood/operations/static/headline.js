@@ -2,7 +2,7 @@
 
 import { byId, setAttribute, setText } from "./elements.js";
 import { describeFigures } from "./figures.js";
-import { STANDSTILL_SECONDS, UNKNOWN, age, bytes, capitalised, count, duration, figure, loss, percent } from "./formats.js";
+import { STANDSTILL_SECONDS, UNKNOWN, age, bytes, capitalised, count, duration, figure, loss, names, percent } from "./formats.js";
 import { isLive } from "./members.js";
 
 /** What a state means for someone who has never seen this page. tone: its colour; shape: its mark. */
@@ -41,9 +41,12 @@ const TEXTS = {
 export function showHeadline(status, members) {
   const { node, progress, state } = status;
   const { rise } = progress;
-  const known = { tone: "busy", shape: "busy", text: "", ...STATES[state], ...(rise && { tone: "bad", shape: "fault" }) };
+  const contradicting = members.filter((member) => member.contradicts);
+  const isOurs = contradicting.some((member) => member.condition === "self");
+  const trouble = rise ? "unlearns" : isOurs ? "contradicts the others" : null;
+  const known = { tone: "busy", shape: "busy", text: "", ...STATES[state], ...(trouble && { tone: "bad", shape: "fault" }) };
   const text = TEXTS[node.run.mode]?.[state] ?? known.text;
-  const word = rise ? `${state}, but unlearns` : state;
+  const word = trouble ? `${state}, but ${trouble}` : state;
   setText(byId("node-name"), node.name);
   setAttribute(byId("state"), "data-tone", known.tone);
   setAttribute(byId("state-shape"), "href", `#shape-${known.shape}`);
@@ -51,6 +54,8 @@ export function showHeadline(status, members) {
   setText(byId("state-reason"), reason(status, text));
   byId("rise").hidden = !rise;
   setText(byId("rise"), spellRise(rise));
+  byId("contradicting").hidden = contradicting.length === 0;
+  setText(byId("contradicting"), spellContradicting(contradicting));
 
   setText(byId("roster"), belonging(status.roster));
 
@@ -120,6 +125,13 @@ function spellRise(rise) {
   const now = rise.loss === null ? "is no finite number" : `has risen to ${figure(rise.loss)}`;
   const best = rise.best_loss === null ? "" : `; its best was ${figure(rise.best_loss)} at step ${count(rise.best_step)}`;
   return `The loss of the evaluation at step ${count(rise.step)} ${now}${best}.`;
+}
+
+/** Whose updates do not count. */
+function spellContradicting(members) {
+  const called = members.map((member) => (member.condition === "self" ? "This host" : member.name)); // it is the first
+  if (members.length === 1) return `${called[0]} contradicts the others: its updates do not count.`;
+  return `${names(called)} contradict the others: their updates do not count.`;
 }
 
 function left({ state, progress }) {

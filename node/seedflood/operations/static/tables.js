@@ -1,7 +1,7 @@
 // All hosts and how far they were heard; all links and their traffic; recent events.
 
 import { byId, make, makeShape, reconcile, setAttribute, setText } from "./elements.js";
-import { UNKNOWN, bytes, count, dateAndTime, duration, timeOfDay } from "./formats.js";
+import { UNKNOWN, bytes, count, dateAndTime, decimal, duration, timeOfDay } from "./formats.js";
 import { CROWD } from "./groups.js";
 import { CONDITIONS, isLive, sortWorstFirst } from "./members.js";
 
@@ -25,6 +25,9 @@ export function showMembers(status, all, point) {
   const axis = Math.max(LAG_AXIS_STEPS_MIN, ...lags);
   setText(byId("lag-axis"), `Last ${count(axis)}`);
   byId("members-empty").hidden = all.length > 0;
+  const hasStandings = all.some((member) => member.standing !== null);
+  byId("members").classList.toggle("has-standings", hasStandings);
+  byId("standing-hint").hidden = !hasStandings;
   reconcile(byId("members").tBodies[0], members, {
     key: (member) => member.origin,
     create: (member) => {
@@ -33,6 +36,7 @@ export function showMembers(status, all, point) {
         {},
         make("th", { scope: "row" }),
         make("td", { class: "condition" }, makeShape("unknown"), make("span")),
+        make("td", { class: "number standing" }),
         make("td", { class: "number" }),
         make("td", { class: "bar wide" }, make("div", { class: "track" }, make("div"))),
         make("td", { class: "number" }),
@@ -42,7 +46,7 @@ export function showMembers(status, all, point) {
       return row;
     },
     update: (row, member) => {
-      const [name, condition, heard, bar, behind] = row.children;
+      const [name, condition, standing, heard, bar, behind] = row.children;
       const { word, text } = CONDITIONS[member.condition];
       setAttribute(row, "class", member.condition);
       setText(name, member.name);
@@ -56,6 +60,8 @@ export function showMembers(status, all, point) {
         `#shape-${CONDITIONS[member.condition].shape}`,
       );
       setText(condition.lastElementChild, word);
+      setText(standing, decimal(member.standing, 1));
+      standing.classList.toggle("is-bad", member.contradicts === true);
       setText(heard, count(member.step));
       const lag = member.condition === "left" ? null : member.lag_steps;
       const share = lag === null ? 0 : Math.max(0, 1 - lag / axis);

@@ -1,0 +1,94 @@
+"""The page of a run in which hosts contradict the others: it says who, in plain words; where nobody can, nothing."""
+
+import pytest
+from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
+
+from conftest import Strange
+from seedflood.protocol.view import MemberStatus, MemberView
+
+NAMES = ("ada", "bob", "cyd", "dan", "eve", "mallory")
+HONEST = {"ada": 2.4, "bob": 3.1, "cyd": 2.8, "dan": 0.3}
+LIARS = {"eve": -3.14, "mallory": -2.2}
+
+READ_TONE = "return document.getElementById('state').dataset.tone"
+READ_COLUMNS = """
+    return Array.from(document.querySelectorAll("#members thead th"))
+        .filter((cell) => cell.checkVisibility()).map((cell) => cell.textContent.split(" ")[0]);
+"""
+READ_SENTENCE = "return document.getElementById('contradicting').checkVisibility()"
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+
+def member(origin: int, name: str, standing: float | None, status: MemberStatus) -> MemberView:
+    contradicts = None if standing is None else standing < -1
+    return MemberView(origin, name, status, 40, 0, None, 1, 0.004, standing=standing, contradicts=contradicts)
+
+
+def show(strange: Strange, standings: dict[str, float]) -> None:
+    """Six hosts on a ring; the first serves the page."""
+    statuses: list[MemberStatus] = ["self", "linked", "reachable", "reachable", "reachable", "linked"]
+    members = tuple(
+        member(origin, name, standings.get(name), status)
+        for origin, (name, status) in enumerate(zip(NAMES, statuses, strict=True), 1)
+    )
+    edges = (*((k, k + 1) for k in range(1, 6)), (1, 6))
+    strange.hub.tally.has_updates = True
+    strange.node.show(members=members, edges=edges, cut_vertices=(), blockers=())
+
+
+def test_who_contradicts_is_marked_and_named_in_plain_words(strange: Strange, page: Page):
+    show(strange, HONEST | LIARS)
+    page.open(strange.address)
+    page.wait_for("contradicting", "eve, mallory contradict the others: their updates do not count.")
+    rows = {name: tuple(cells[:2]) for name, cells in page.rows("members").items()}
+    assert rows == {
+        "ada": ("this node", "2.4"),
+        "bob": ("linked", "3.1"),
+        "cyd": ("by relay", "2.8"),
+        "dan": ("by relay", "0.3"),
+        "eve": ("contradicting", "-3.1"),
+        "mallory": ("contradicting", "-2.2"),
+    }
+    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Standing", "Heard", "Behind"]
+    label = page.read("return document.querySelector('#graph svg').getAttribute('aria-label')")
+    assert label == "6 hosts: this node, 1 linked, 2 by relay, 2 contradicting."
+    assert (page.text("state-text"), page.text("figure-alive")) == ("ready", "6 of 6")
+
+
+def test_one_that_counts_again_is_not_named_any_more(strange: Strange, page: Page):
+    show(strange, HONEST | LIARS | {"eve": 1.0})
+    page.open(strange.address)
+    page.wait_for("contradicting", "mallory contradicts the others: its updates do not count.")
+    show(strange, HONEST)
+    page.wait_until(lambda page: not page.read(READ_SENTENCE), "peace")
+    assert page.rows("members")["eve"][:2] == ["by relay", "–"]
+
+
+def test_a_host_that_contradicts_itself_says_so_of_itself_in_red(strange: Strange, page: Page):
+    show(strange, HONEST | {"ada": -2.0})
+    page.open(strange.address)
+    page.wait_for("state-text", "ready, but contradicts the others")
+    assert page.text("contradicting") == "This host contradicts the others: its updates do not count."
+    assert page.read(READ_TONE) == "bad"
+
+
+def test_where_hosts_are_not_compared_nothing_is_said_of_it(strange: Strange, page: Page):
+    show(strange, {})
+    page.open(strange.address)
+    page.wait_for("state-text", "ready")
+    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Heard", "Last", "Behind"]
+    assert not page.read(READ_SENTENCE)
+    assert not page.read("return document.getElementById('standing-hint').checkVisibility()")
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", PHONE), ("dark", 1100), ("light", DESK), ("dark", DESK)])
+def test_it_can_be_read_on_every_screen(strange: Strange, page: Page, theme: str, width: int):
+    show(strange, HONEST | LIARS)
+    page.open(strange.address, theme=theme, width=width)
+    page.wait_until(lambda page: page.read(READ_SENTENCE), "who contradicts")
+    page.screenshot(f"contradiction-{theme}-{width}")
+    assert page.read("return document.documentElement.scrollWidth") == width
+    assert page.read(READ_CLIPPED) == []
+    assert [text for text in page.read(READ_FAINT_TEXT) if text["contrast"] < text["least"]] == []
+    assert page.unnamed_elements() == []
