@@ -15,8 +15,9 @@ and a direction that several hosts have agreed on, are near 0 as well: the media
 stands below `CONTRADICTS`, and as much below the median host, contradicts until it stands above 0 again. Where half of
 the hosts contradict, nobody knows who is right, and all count.
 
-Signs cannot tell a liar from an honest host whose rows are of another kind: with one label a host, hosts contradict each
-other in every step, and a minority would not be learned from. Such runs set `outvote = false`, and add up what is told.
+Signs cannot tell a liar from an honest host whose rows are of another kind: with one label a host, hosts contradict
+each other in every step, and a minority would not be learned from. Such runs set `outvote = false`, and add up what is
+told.
 
 All of this is a pure function of what was told of the steps of an epoch, in the order of the steps, in integers. Like
 the moments of Adam it begins anew with every epoch.
