@@ -66,8 +66,8 @@ class SeedfloodSettings(AlgorithmSettings):
     outvote: bool = Field(
         True,
         description="Of gradients, with three hosts or more: bound sizes by the median of a step, and in strict "
-        "windows leave out who contradicts the others. So a third of the hosts may lie. Set false where hosts have rows "
-        "of other kinds (few labels each, other languages): they contradict each other and are honest.",
+        "windows leave out who contradicts the others. So a third of the hosts may lie. Set false where hosts have "
+        "rows of other kinds (few labels each, other languages): they contradict each other and are honest.",
     )
     clip: float | None = Field(
         None,
