@@ -187,7 +187,7 @@ def test_a_journal_that_gives_origin_by_origin_gives_the_same(window):
 
 
 def test_epochs_that_were_put_aside_take_late_updates(monkeypatch):
-    monkeypatch.setattr(aggregation, "KEPT_EPOCHS", 1)
+    monkeypatch.setattr(aggregation, "KEPT_OPEN", 1)
     updates = told_by_four(a_replica("bounded"))
     replica = a_replica("bounded")
     replica.apply([update for update in updates if update.origin])

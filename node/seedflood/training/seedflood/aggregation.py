@@ -52,6 +52,9 @@ from seedflood.training.seedflood.telling import Reader
 KEPT_EPOCHS = 8
 """How many epochs have their updates in memory. In strict windows only a journal gives anything for older ones."""
 
+KEPT_OPEN = 2
+"""The same in other windows."""
+
 
 def make_aggregation(
     run: RunSettings, subspace: Subspace, telling: Telling, default_rate: float, folder: Path | None
@@ -66,7 +69,7 @@ def make_aggregation(
         return (
             PlainSum(reader, factor, unit)
             if isinstance(telling, Pairs)
-            else StepSum(reader, factor, unit, Shelf(folder))
+            else StepSum(reader, factor, unit, Shelf(folder), run)
         )
     told = run.clients / settings.turn_rounds(run.clients)
     optimiser, unit = None, -learning_rate / told * 2.0**-unit_bits
@@ -103,56 +106,63 @@ _Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
 
 class StepSum:
     """The sum of steps, each read as a function of the set of its updates: sizes are bounded by their median. The same
-    in any order. unit: increments are coefficients times this.
+    in any order. unit: increments are coefficients times this. clients: how many hosts may tell of a step.
 
     A sum that was adopted stands for the whole epoch: what comes beside it does not count. Nothing bounds what one host
     tells alone.
     """
 
-    def __init__(self, reader: Reader, factor: Factor, unit: float, shelf: Shelf) -> None:
+    def __init__(self, reader: Reader, factor: Factor, unit: float, shelf: Shelf, run: RunSettings) -> None:
         self.unit = unit
         self._reader = reader
         self._factor = factor
         self._shelf = shelf
+        self._whole_epoch = run.clients * run.seedflood.refresh_period
         self._told: dict[int, dict[int, _Heard]] = {}
-        """By epoch and step: what is in the numbers."""
+        """By epoch and step: what is in the numbers, or noted."""
         self._places: dict[int, Shelved] = {}
         """The epochs that were put aside, and where they are."""
-        self._noted: dict[int, list[Update]] = defaultdict(list)
-        """By epoch: what is not yet in the numbers."""
-        self._adopted: set[int] = set()
+        self._noted: set[int] = set()
+        """The epochs of which the numbers lack something that was told."""
+        self._final: set[int] = set()
+        """The epochs that stay as they are: a sum was adopted, or all clients have told of all steps."""
 
     def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], _past: Past) -> Tensor:
         """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
-        self._noted[epoch] += updates
+        if epoch not in self._final:
+            self._told[epoch] = _with(self._told_of(epoch), updates)
+            self._noted.add(epoch)
         return held_E
 
     def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        """The numbers of an epoch with these updates."""
-        news = [*self._noted.pop(epoch, ()), *updates]
-        changed_E = self.preview(epoch, held_E, news, past)
-        if epoch not in self._adopted:
-            self._told[epoch] = _with(self._told_of(epoch), news)
-        return changed_E
+        """The numbers of an epoch with these updates. held_E: without them, as they were returned last."""
+        if epoch in self._final:
+            return held_E
+        sum_E = self.preview(epoch, held_E, updates, past)
+        self._told[epoch] = _with(self._told_of(epoch), updates)
+        self._noted.discard(epoch)
+        if sum(map(len, self._told[epoch].values())) == self._whole_epoch:
+            self._settle(epoch)
+        return sum_E
 
     def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], _past: Past) -> Tensor:
         """What `changed` would return, but nothing is changed."""
+        if epoch in self._final:
+            return held_E
+        told, news = self._told_of(epoch), _with({}, updates)
         sum_E = held_E.clone()
-        if epoch in self._adopted:
-            return sum_E
-        told = self._told_of(epoch)
-        for step, news in _with({}, updates).items():
+        if epoch in self._noted:  # the numbers are behind what was told: all steps are read again
+            sum_E, news = self._reader.subspace.zeros(), _with(told, updates)
+            told = {}
+        for step, heard in news.items():
             before = told.get(step, {})
             sum_E -= self._read(epoch, step, before)
-            sum_E += self._read(epoch, step, {**before, **news})
+            sum_E += self._read(epoch, step, {**before, **heard})
         return sum_E
 
     def adopted(self, epoch: int, held_E: Tensor, _updates: Sequence[Update], _past: Past) -> Tensor:
         """The numbers of an epoch when a sum takes the place of what it had."""
-        self._told.pop(epoch, None)
-        self._places.pop(epoch, None)
-        self._noted.pop(epoch, None)
-        self._adopted.add(epoch)
+        self._settle(epoch)
         return held_E
 
     def standings(self, _epoch: int) -> Standings:
@@ -164,12 +174,18 @@ class StepSum:
         self._reader.add_step(sum_E, epoch, updates, Standings(), self._factor(step))
         return sum_E
 
+    def _settle(self, epoch: int) -> None:
+        self._told.pop(epoch, None)
+        self._places.pop(epoch, None)
+        self._noted.discard(epoch)
+        self._final.add(epoch)
+
     def _told_of(self, epoch: int) -> dict[int, _Heard]:
-        """What is in the numbers of an epoch. Only the newest epochs have it in memory."""
+        """What was told of an epoch. Only the newest ones are in memory."""
         if epoch not in self._told:
             place = self._places.pop(epoch, None)
             self._told[epoch] = {} if place is None else _FILED_STEPS.validate_json(self._shelf.read(place))
-            for oldest in sorted(self._told)[:-KEPT_EPOCHS]:
+            for oldest in sorted(self._told)[:-KEPT_OPEN]:
                 if oldest != epoch:
                     self._put_aside(oldest)
         return self._told[epoch]
