@@ -1,9 +1,8 @@
 """The page of a run in which hosts contradict the others: it says who, in plain words; where nobody can, nothing."""
 
 import pytest
-from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT, Page
+from pages import DESK, PHONE, READ_CLIPPED, READ_FAINT_TEXT
 
-from conftest import Strange
 from seedflood.protocol.view import MemberStatus, MemberView
 
 NAMES = ("ada", "bob", "cyd", "dan", "eve", "mallory")
@@ -25,7 +24,7 @@ def member(origin: int, name: str, standing: float | None, status: MemberStatus)
     return MemberView(origin, name, status, 40, 0, None, 1, 0.004, standing=standing, contradicts=contradicts)
 
 
-def show(strange: Strange, standings: dict[str, float]) -> None:
+def show(strange, standings: dict[str, float]) -> None:
     """Six hosts on a ring; the first serves the page."""
     statuses: list[MemberStatus] = ["self", "linked", "reachable", "reachable", "reachable", "linked"]
     members = tuple(
@@ -37,7 +36,7 @@ def show(strange: Strange, standings: dict[str, float]) -> None:
     strange.node.show(members=members, edges=edges, cut_vertices=(), blockers=())
 
 
-def test_who_contradicts_is_marked_and_named_in_plain_words(strange: Strange, page: Page):
+def test_who_contradicts_is_marked_and_named_in_plain_words(strange, page):
     show(strange, HONEST | LIARS)
     page.open(strange.address)
     page.wait_for("contradicting", "eve, mallory contradict the others: their updates do not count.")
@@ -56,7 +55,7 @@ def test_who_contradicts_is_marked_and_named_in_plain_words(strange: Strange, pa
     assert (page.text("state-text"), page.text("figure-alive")) == ("ready", "6 of 6")
 
 
-def test_one_that_counts_again_is_not_named_any_more(strange: Strange, page: Page):
+def test_one_that_counts_again_is_not_named_any_more(strange, page):
     show(strange, HONEST | LIARS | {"eve": 1.0})
     page.open(strange.address)
     page.wait_for("contradicting", "mallory contradicts the others: its updates do not count.")
@@ -65,7 +64,7 @@ def test_one_that_counts_again_is_not_named_any_more(strange: Strange, page: Pag
     assert page.rows("members")["eve"][:2] == ["by relay", "–"]
 
 
-def test_a_host_that_contradicts_itself_says_so_of_itself_in_red(strange: Strange, page: Page):
+def test_a_host_that_contradicts_itself_says_so_of_itself_in_red(strange, page):
     show(strange, HONEST | {"ada": -2.0})
     page.open(strange.address)
     page.wait_for("state-text", "ready, but contradicts the others")
@@ -73,7 +72,7 @@ def test_a_host_that_contradicts_itself_says_so_of_itself_in_red(strange: Strang
     assert page.read(READ_TONE) == "bad"
 
 
-def test_where_hosts_are_not_compared_nothing_is_said_of_it(strange: Strange, page: Page):
+def test_where_hosts_are_not_compared_nothing_is_said_of_it(strange, page):
     show(strange, {})
     page.open(strange.address)
     page.wait_for("state-text", "ready")
@@ -83,7 +82,7 @@ def test_where_hosts_are_not_compared_nothing_is_said_of_it(strange: Strange, pa
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", PHONE), ("dark", 1100), ("light", DESK), ("dark", DESK)])
-def test_it_can_be_read_on_every_screen(strange: Strange, page: Page, theme: str, width: int):
+def test_it_can_be_read_on_every_screen(strange, page, theme: str, width: int):
     show(strange, HONEST | LIARS)
     page.open(strange.address, theme=theme, width=width)
     page.wait_until(lambda page: page.read(READ_SENTENCE), "who contradicts")
