@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.cluster.topology import make_topology
-from seedflood.protocol.gasloc.closing import closing_rounds
+from seedflood.protocol.gasloc.closing import closing_rounds, distance_left
 from seedflood.protocol.gasloc.matching import weight
 from seedflood.protocol.gasloc.rules import CLOSING_ROUNDS_MAX
 
@@ -45,3 +45,9 @@ def test_a_host_alone_has_nobody_to_mix_with():
 
 def test_hosts_that_cannot_be_reached_do_not_count():
     assert closing_rounds([(1, 2), (3, 4)], {1, 2}) == 1
+
+
+def test_closing_rounds_leave_a_thousandth_of_the_distance_step_by_step():
+    left = [distance_left(done, 3) for done in range(4)]
+    assert left == pytest.approx([1.0, 0.1, 0.01, 0.001])
+    assert distance_left(0, 0) == 1.0

@@ -178,3 +178,37 @@ def test_the_residual_is_kept_to_the_bit():
     arrays, facts = trainer.snapshot()
     again.restore(copied(arrays), facts)
     assert torch.equal(again.outer.residual_F, trainer.outer.residual_F)
+
+
+BOUNDED = OuterSettings(encoding="uint8", is_bounded=True)
+
+
+def test_how_far_a_host_has_come_outlives_a_crash():
+    ours = [trainer_of(k, BOUNDED) for k in (1, 2)]
+    rounds(ours, 2)
+    arrays, facts = ours[0].snapshot()
+    again = trainer_of(1, BOUNDED)
+    again.restore(copied(arrays), facts)
+    assert torch.equal(again.outer.reach.squares_2T, ours[0].outer.reach.squares_2T)
+    assert again.outer.reach.squares_2T.all()
+
+
+def test_a_checkpoint_from_before_there_was_a_reach_is_taken():
+    trainer, again = trainer_of(1, BOUNDED), trainer_of(1, BOUNDED)
+    rounds([trainer, again], 1)
+    arrays, facts = trainer.snapshot()
+    arrays = {name: array for name, array in copied(arrays).items() if name != "reach"}
+    again.restore(arrays, facts)
+    assert not again.outer.reach.squares_2T.any()
+
+
+def test_a_copy_says_nothing_of_how_far_others_may_pull_us():
+    donor, other = trainer_of(1, BOUNDED), trainer_of(2, BOUNDED)
+    rounds([donor, other], 2)
+    arrays, facts = donor.snapshot()
+    arrays = copied(arrays)
+    assert arrays["residual"].any()
+    arrays["reach"][:] = 1e3
+    assert other.adopt(arrays, facts)
+    assert not other.outer.reach.squares_2T.any()
+    assert not other.outer.residual_F.any()

@@ -23,6 +23,7 @@ from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, loa
 from seedflood.training.gasloc.encodings import EncodingName
 from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import Term
+from seedflood.training.gasloc.reach import CLOSING
 from seedflood.training.gasloc.trainer import Trainer
 
 PIECE_SECONDS = 1.0
@@ -144,19 +145,24 @@ class Work:
         round."""
         found = [self._term(order.round, partner, weight) for partner, weight in order.partners]
         terms = [one for one in found if one is not None]
-        mixed = self._trainer.outer.mix(terms, has_momentum=order.has_momentum)
+        width = self._width(order.round) * order.left
+        mixed = self._trainer.outer.mix(terms, has_momentum=order.has_momentum, width=width)
         remove(left)
         return Done(None, [*_lost(len(found) - len(terms)), mixed])
 
     def _correct(self, order: orders.Correct) -> Done:
         term = self._term(order.round, order.partner, order.weight)
         if term is not None:
-            self._trainer.outer.correct(term)
+            self._trainer.outer.correct(term, width=self._width(order.round))
         return Done(None, _lost(int(term is None)))
 
     def _drop(self, order: orders.Drop) -> Done:
         self._kept.drop(order.round, order.partner)
         return Done()
+
+    def _width(self, round_: int) -> float:
+        """How many times our reach a partner's parameters may be away in this round."""
+        return CLOSING if self.node.rules.is_closing(round_) else 1.0
 
     def _term(self, round_: int, partner: OriginId, weight: float) -> Term | None:
         difference = self._kept.load(round_, partner, self._numbers)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from seedflood.protocol.gasloc import orders
 from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
-from seedflood.protocol.gasloc.closing import closing_rounds
+from seedflood.protocol.gasloc.closing import closing_rounds, distance_left
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
@@ -442,7 +442,18 @@ class Gasloc(Algorithm):
         partners = self._presence.membership.names(share.partner for share in shares)
         facts = {"partners": partners, "seconds": round(self.exchange.seconds, 3)}
         self._outbox.tell("round exchanged", "debug", round=self.round, **facts)
-        self._outbox.order(orders.Mix(self.round, shares, has_momentum=not self._rules.is_closing(self.round)))
+        if self._rules.is_closing(self.round):
+            order = orders.Mix(self.round, shares, has_momentum=False, left=self._closing_distance())
+        else:
+            order = orders.Mix(self.round, shares, has_momentum=True)
+        self._outbox.order(order)
+
+    def _closing_distance(self) -> float:
+        """What the closing rounds before this one have left of the distance between replicas."""
+        if self._closing_end is None:  # it has jumped here from a training round
+            return 1.0
+        begun = self._rules.training_rounds
+        return distance_left(self.round - begun, self._closing_end - begun)
 
     def _keep_checkpoint(self, round_: int) -> int:
         """Orders a checkpoint, and returns its serial. round_: the round with which to go on from it."""

@@ -42,6 +42,11 @@ def closing_rounds(graph: Iterable[Edge], origins: Iterable[OriginId]) -> int:
     return min(ceil(log(DISTANCE) / log(min(share, 1 - NOTHING))), CLOSING_ROUNDS_MAX)
 
 
+def distance_left(done: int, rounds: int) -> float:
+    """What so many of all closing rounds leave of the distance to the mean."""
+    return float(DISTANCE ** (done / rounds)) if rounds else 1.0
+
+
 def _mixed(column: Sequence[float], pulls: Iterable[tuple[int, int, float]]) -> list[float]:
     after = list(column)
     for a, b, share in pulls:

@@ -55,11 +55,13 @@ class Share(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Mix:
     """The outer step of the round: add -weight * (ours - theirs) for each partner and, with momentum,
-    gamma * (phi - phi_prev). It comes once for each round, perhaps without partners."""
+    gamma * (phi - phi_prev). It comes once for each round, perhaps without partners. left: what earlier closing rounds
+    have left of the distance between replicas, by the graph; partners are not further apart."""
 
     round: int
     partners: tuple[Share, ...]
     has_momentum: bool
+    left: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

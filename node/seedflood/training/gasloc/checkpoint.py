@@ -3,7 +3,8 @@
 Arrays: `values` (the parameters, flat), `optimiser.GROUP.NAME` of the optimiser's state, and of the outer step
 `anchor`, `previous`, `residual` and `late` (what the anchor lacks while it is offered), where they exist. Flat arrays
 of the same layout, so saving copies nothing but what is not in host memory; whoever wants weights by name exports a
-model. They may be saved between any two local steps.
+model. They may be saved between any two local steps. `reach` has two numbers of each tensor; where it is missing, it
+begins anew.
 
 They may be saved during an exchange, too. A host that resumes from such a one ends that round without partners, which
 adds the momentum, and then adds what was mixed from the kept differences: the same parameters as without the crash.
@@ -28,6 +29,7 @@ Arrays = dict[str, NDArray[Any]]
 Facts = dict[str, str]
 
 _OPTIMISER = "optimiser."
+_REACH, _RESIDUAL = "reach", "residual"
 
 
 def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
@@ -42,6 +44,8 @@ def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
             else:
                 numbers[key] = value
     tensors |= _outer_tensors(outer)
+    if outer.reach is not None:
+        tensors[_REACH] = outer.reach.squares_2T
     if (late_F := outer.late()) is not None:
         tensors["late"] = late_F
     arrays = {name: _array(tensor) for name, tensor in tensors.items()}
@@ -59,10 +63,13 @@ def is_restorable(worker: Worker, outer: Outer, facts: Mapping[str, str]) -> boo
     return all(facts.get(name) == value for name, value in _identity(worker, outer).items())
 
 
-def without_optimiser(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> tuple[Arrays, Facts]:
+def from_another(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]) -> tuple[Arrays, Facts]:
     """What of a checkpoint may come from another host. The state of an optimiser may not: no limit on its numbers keeps
-    the next step small, and a few steps make it anew."""
-    kept = {name: array for name, array in arrays.items() if not name.startswith(_OPTIMISER)}
+    the next step small, and a few steps make it anew. Nor may what says how far others may pull us: the reach, and what
+    another host has left out of its offers."""
+    kept = {name: array for name, array in arrays.items() if not name.startswith(_OPTIMISER) and name != _REACH}
+    if _RESIDUAL in kept:
+        kept[_RESIDUAL] = numpy.zeros_like(kept[_RESIDUAL])
     return kept, {**facts, "numbers": "{}"}
 
 
@@ -98,7 +105,16 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
     worker.step = step
     device = worker.flat.values_F.device
     is_offered = facts["is_offered"] == "True"
+    if outer.reach is not None:
+        outer.reach.squares_2T = _reach(outer.reach.squares_2T, arrays.get(_REACH))
     outer.resume(round_, is_offered=is_offered, late=KeptDifference(arrays["late"].copy(), device) if late else None)
+
+
+def _reach(ours_2T: Tensor, saved_2T: NDArray[Any] | None) -> Tensor:
+    """The saved one, if it has the form of ours; else zeros."""
+    if saved_2T is None or saved_2T.shape != tuple(ours_2T.shape) or saved_2T.dtype != numpy.float64:
+        return torch.zeros_like(ours_2T)
+    return _tensor(saved_2T)
 
 
 def _floats(array: NDArray[Any]) -> Tensor:
@@ -107,7 +123,7 @@ def _floats(array: NDArray[Any]) -> Tensor:
 
 
 def _outer_tensors(outer: Outer) -> dict[str, Tensor]:
-    found = {"anchor": outer.anchor_F, "previous": outer.previous_F, "residual": outer.residual_F}
+    found = {"anchor": outer.anchor_F, "previous": outer.previous_F, _RESIDUAL: outer.residual_F}
     return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 

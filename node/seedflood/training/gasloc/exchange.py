@@ -153,6 +153,14 @@ class Arrival:
         return self._read[1]
 
 
+class Difference(Protocol):
+    """Our parameters minus those of a partner, for one round, piece by piece."""
+
+    def piece(self, index: int) -> Tensor:
+        """One piece, float32. Do not change it."""
+        ...
+
+
 class FreshDifference:
     """Our parameters minus those of a partner, for one round, both as they were sent: of an open offer and an arrival
     that was checked, or is checked by `checked`."""
@@ -183,9 +191,6 @@ class KeptDifference:
     def piece(self, index: int) -> Tensor:
         """One piece, float32. Do not change it."""
         return torch.from_numpy(self._difference_F[self._pieces[index]]).to(self._device)
-
-
-Difference = FreshDifference | KeptDifference
 
 
 def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":

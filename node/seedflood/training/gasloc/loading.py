@@ -27,7 +27,7 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
         base.digest = with_tokens(digest_model(base.model), base.tokenizer)
     task = pack_task(load_rows(run, node, base))
     task.validation_ST = task.validation_ST[: node.evaluate_examples or None]
-    outer = OuterSettings(run.gasloc.eta, run.gasloc.gamma, run.gasloc.encoding)
+    outer = OuterSettings(run.gasloc.eta, run.gasloc.gamma, run.gasloc.encoding, is_bounded=True)
     return Trainer(base, task, origin, _worker_settings(run, node, base), outer)
 
 

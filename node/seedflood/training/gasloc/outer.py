@@ -26,6 +26,8 @@ mean is kept exactly, and the encoding error stays with its worker (as in Choco)
 **Overlap.** An outer step adds a correction, theta_(t+1) - phi_t, with phi as it was when it was offered. So local
 steps may go on meanwhile: the correction is added late, and their progress belongs to the next round.
 
+**Liars.** Where a run is bounded, a difference is clipped by how far we have come ourselves (`reach`).
+
 **D-Adam, DSGD** are one local step a round, eta = 1 and gamma = 0 (`PLAIN`), with that optimiser.
 
 **At the end** of a run closing rounds mix without momentum and exactly (float32), and then everyone's parameters are
@@ -43,15 +45,18 @@ from torch import Tensor
 
 from seedflood.training.gasloc.encodings import EncodingName, pieces_of
 from seedflood.training.gasloc.exchange import Difference, Outgoing
+from seedflood.training.gasloc.reach import Clipped, Reach
 
 
 @dataclass(frozen=True, slots=True)
 class OuterSettings:
-    """eta: factor of the local progress. gamma: momentum. encoding: of the offered parameters."""
+    """eta: factor of the local progress. gamma: momentum. encoding: of the offered parameters. is_bounded: is a
+    difference clipped by our own reach?"""
 
     eta: float = 1.0
     gamma: float = 0.0
     encoding: EncodingName = "float32"
+    is_bounded: bool = False
 
 
 PLAIN = OuterSettings()
@@ -76,13 +81,14 @@ class Mixed:
 
 
 class Outer:
-    """The outer steps of one worker. values_F: its flat parameters, which are changed in place.
+    """The outer steps of one worker. values_F: its flat parameters, which are changed in place. starts: where each
+    tensor begins in them.
 
     round: the next one. Between `propose` and `mix` the offer is open. anchor_F: the parameters at the start of the
     round, or the offered ones, which stay as they are while local steps go on.
     """
 
-    def __init__(self, values_F: Tensor, settings: OuterSettings) -> None:
+    def __init__(self, values_F: Tensor, settings: OuterSettings, starts: Sequence[int] = (0,)) -> None:
         self.settings = settings
         self.round = 0
         self.offer: Outgoing | None = None
@@ -94,6 +100,7 @@ class Outer:
         self.previous_F = values_F.clone() if settings.gamma != 0 else None
         is_exact = settings.encoding == "float32"
         self.residual_F = None if is_exact else torch.zeros_like(values_F, dtype=torch.bfloat16)
+        self.reach = Reach(len(values_F), starts) if settings.is_bounded else None
 
     @torch.no_grad()
     def propose(self, encoding: EncodingName | None = None) -> Outgoing:
@@ -102,6 +109,9 @@ class Outer:
         assert self.offer is None, "an offer is open"
         if self.settings.eta != 1:
             torch.lerp(self.anchor_F, self.values_F, self.settings.eta, out=self.values_F)
+        if self.reach is not None:
+            self.reach.advance(self.anchor_F, self.values_F)
+            self._measure_residual()
         self.anchor_F.copy_(self.values_F)
         if encoding in (None, self.settings.encoding):
             self.offer = Outgoing(self.anchor_F, self.settings.encoding, self.residual_F)
@@ -110,17 +120,21 @@ class Outer:
         return self.offer
 
     @torch.no_grad()
-    def mix(self, terms: Sequence[Term], *, has_momentum: bool = True) -> Mixed:
-        """The outer step with the neighbours whose parameters have arrived, perhaps none. Ends the round."""
+    def mix(self, terms: Sequence[Term], *, has_momentum: bool = True, width: float = 1.0) -> Mixed:
+        """The outer step with the neighbours whose parameters have arrived, perhaps none. Ends the round. width: of the
+        limit for differences (`Reach.clip`)."""
         assert self.offer is not None, "nothing was offered"
         offer, phi_F = self.offer, self.anchor_F
+        limits = [self._clip(term.difference, width) for term in terms]
         squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
         for index, part in enumerate(offer.pieces):
             phi_N = phi_F[part]
             change_N = self._momentum(phi_N, part) if has_momentum else torch.zeros_like(phi_N)
-            for term in terms:
+            for term, limit in zip(terms, limits, strict=True):
                 difference_N = term.difference.piece(index)
                 squares[0] += torch.linalg.vector_norm(difference_N).square()
+                if limit is not None:
+                    difference_N = limit.apply(index, difference_N)
                 change_N.add_(difference_N, alpha=-term.weight)
             if terms:
                 squares[1] += torch.linalg.vector_norm(phi_N).square()
@@ -137,15 +151,15 @@ class Outer:
         return Mixed(len(terms), distance)
 
     @torch.no_grad()
-    def correct(self, term: Term) -> None:
+    def correct(self, term: Term, *, width: float = 1.0) -> None:
         """Adds the term of an earlier round, of which we did not know whether it counts, to the present parameters. To
-        those that are offered it is added when the round is mixed: they must not change."""
-        scale = -term.weight
-        _add(scale, term.difference, self.values_F)
+        those that are offered it is added when the round is mixed: they must not change. width: see `mix`."""
+        scale, pull = -term.weight, self._clip(term.difference, width) or term.difference
+        _add(scale, pull, self.values_F)
         if self.offer is None:
-            _add(scale, term.difference, self.anchor_F)
+            _add(scale, pull, self.anchor_F)
         else:
-            self._late.append((scale, term.difference))
+            self._late.append((scale, pull))
 
     @torch.no_grad()
     def replace(self, result: Callable[[int], Tensor]) -> None:
@@ -170,6 +184,14 @@ class Outer:
         self.round = round_
         self._late = [(1.0, late)] if late is not None else []
         self.offer = Outgoing(self.anchor_F, self.settings.encoding, self.residual_F) if is_offered else None
+        self._measure_residual()
+
+    def _clip(self, difference: Difference, width: float) -> Clipped | None:
+        return self.reach.clip(difference, width) if self.reach is not None else None
+
+    def _measure_residual(self) -> None:
+        if self.reach is not None and self.residual_F is not None:
+            self.reach.leave_out(self.residual_F)
 
     def _momentum(self, phi_N: Tensor, part: slice) -> Tensor:
         """gamma (phi - previous phi) as a new tensor. phi_N becomes the previous one."""

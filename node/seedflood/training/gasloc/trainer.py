@@ -45,8 +45,8 @@ class Trainer:
         self.base = base
         self.task = task
         self.worker = Worker(base.model, task, origin, worker)
-        self.outer = Outer(self.worker.flat.values_F, outer)
-        values_F = self.worker.flat.values_F
+        values_F, layout = self.worker.flat.values_F, self.worker.flat.layout
+        self.outer = Outer(values_F, outer, [place.start for place in layout.places])
         norm, least = float(torch.linalg.vector_norm(values_F)), SIZE_MIN * math.sqrt(len(values_F))
         self.norm_max = NORM_FACTOR * max(norm, least)
 
@@ -89,8 +89,8 @@ class Trainer:
         """Goes on from the snapshot of another host, with an optimiser that begins anew. Changes nothing, and returns
         False, if its arrays are beyond what a host of this run can have. Raises ValueError, and changes nothing, if it
         does not fit."""
-        kept, told = checkpoint.without_optimiser(arrays, facts)
-        is_sane = checkpoint.is_within(kept, self.norm_max)
+        kept, told = checkpoint.from_another(arrays, facts)
+        is_sane = checkpoint.is_within({name: arrays[name] for name in kept}, self.norm_max)
         if is_sane:
             checkpoint.restore(self.worker, self.outer, kept, told)
         return is_sane

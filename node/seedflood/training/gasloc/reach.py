@@ -1,0 +1,138 @@
+"""How far a partner may pull a replica: as far as it has come by itself of late, tensor by tensor.
+
+A pair mixes the difference of its replicas, and a partner may tell anything. So each host clips the difference around
+its own parameters (centred clipping, arXiv 2202.01545). The limit follows from what nobody else can change: its own
+local steps. Replicas of honest hosts are apart by the noise of these steps, so a liar moves an honest host no further
+than an honest partner could.
+
+Honest pairs are clipped, too, where they are further apart. Each host clips by its own reach, so a pair then keeps the
+mean of both only as exactly as their reaches agree.
+
+**Reach.** Two numbers of each tensor: the norm of our progress, and its largest number. The second one is needed
+because else a liar could put all that a matrix may move into a few numbers of it. An exchange halves the variance
+between two hosts. So each round halves the squares of the reach, and adds those of the round's progress. Rounds without
+progress leave the reach as it is.
+
+**An encoding** makes replicas look further apart than they are. What it has left out of our own offers (`residual_F`)
+is as large as what it leaves out of a partner's, and counts like progress.
+
+**At the end** of a run replicas have to come together, and local steps are short by then: the limit is `CLOSING` times
+as wide.
+
+Shapes: F numbers of all parameters (flat.py), N of a piece, T tensors.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from seedflood.training.gasloc.encodings import pieces_of
+from seedflood.training.gasloc.exchange import Difference
+
+CLOSING = 4.0
+"""In closing rounds, and for the replica with which all end, a difference may be so many times our reach."""
+
+KEPT = 0.5
+"""What a round leaves of the squares."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The part of a tensor that lies in a piece. tensor: its index."""
+
+    tensor: int
+    part: slice
+
+
+class Reach:
+    """squares_2T: the squares of the norms and of the largest numbers, float64, in host memory. starts: where each
+    tensor begins in the flat parameters."""
+
+    def __init__(self, numbers: int, starts: Sequence[int]) -> None:
+        self.squares_2T = torch.zeros(2, len(starts), dtype=torch.float64)
+        self._left_out_2T = torch.zeros_like(self.squares_2T)
+        self._pieces = pieces_of(numbers)
+        self._spans = [_spans(piece, [*starts, numbers]) for piece in self._pieces]
+
+    def advance(self, before_F: Tensor, after_F: Tensor) -> None:
+        """Local steps have changed the parameters from one to the other."""
+        progress_2T = self._measure(lambda index: after_F[self._pieces[index]] - before_F[self._pieces[index]])
+        if progress_2T.any():
+            self.squares_2T.mul_(KEPT).add_(progress_2T.square())
+
+    def leave_out(self, residual_F: Tensor) -> None:
+        """What our last offer did not tell."""
+        self._left_out_2T = self._measure(lambda index: residual_F[self._pieces[index]]).square()
+
+    def clip(self, difference: Difference, width: float) -> "Clipped":
+        """width: how many times our reach the difference may be."""
+        limits_2T = self._limits(width)
+        largest = limits_2T[1].tolist()
+        clamped = Clipped(difference, self._spans, largest, [1.0] * len(largest))
+        norms_T = self._measure(clamped.piece)[0]
+        is_over_T = norms_T > limits_2T[0]
+        scales_T = torch.where(is_over_T, limits_2T[0] / norms_T, 1.0)
+        return Clipped(difference, self._spans, largest, scales_T.tolist())
+
+    def holds(self, piece_of: Callable[[int], Tensor], width: float) -> bool:
+        """Is a difference, given by the pieces, within so many times our reach?"""
+        return bool((self._measure(piece_of) <= self._limits(width)).all())
+
+    def _limits(self, width: float) -> Tensor:
+        return width * (self.squares_2T + self._left_out_2T).sqrt()
+
+    def _measure(self, piece_of: Callable[[int], Tensor]) -> Tensor:
+        """Norm and largest number of each tensor, (2, T)."""
+        norms: list[list[Tensor]] = [[] for _ in range(self.squares_2T.shape[1])]
+        largest: list[list[Tensor]] = [[] for _ in norms]
+        for index, spans in enumerate(self._spans):
+            piece_N = piece_of(index)
+            for span in spans:
+                part_N = piece_N[span.part]
+                norms[span.tensor].append(torch.linalg.vector_norm(part_N, dtype=torch.float32))
+                largest[span.tensor].append(torch.linalg.vector_norm(part_N, ord=float("inf"), dtype=torch.float32))
+        norms_T = torch.stack([torch.linalg.vector_norm(torch.stack(parts)) for parts in norms])
+        largest_T = torch.stack([torch.stack(parts).amax() for parts in largest])
+        return torch.stack([norms_T, largest_T]).double().cpu()
+
+
+class Clipped:
+    """A difference within limits. largest, scales: of each tensor, the largest number, and what all numbers are
+    multiplied by after that."""
+
+    def __init__(
+        self,
+        difference: Difference,
+        spans: Sequence[Sequence[_Span]],
+        largest: Sequence[float],
+        scales: Sequence[float],
+    ) -> None:
+        self._difference = difference
+        self._spans = spans
+        self._largest = largest
+        self._scales = scales
+
+    def piece(self, index: int) -> Tensor:
+        """One piece, float32, as a new tensor."""
+        return self.apply(index, self._difference.piece(index))
+
+    def apply(self, index: int, difference_N: Tensor) -> Tensor:
+        """The same, of a piece that was read already."""
+        piece_N = difference_N.clone()
+        for span in self._spans[index]:
+            largest = self._largest[span.tensor]
+            piece_N[span.part].clamp_(-largest, largest).mul_(self._scales[span.tensor])
+        return piece_N
+
+
+def _spans(piece: slice, borders: Sequence[int]) -> list[_Span]:
+    """The parts of all tensors in a piece. borders: where tensors begin, and where the last one ends."""
+    found = []
+    for tensor, (start, end) in enumerate(pairwise(borders)):
+        first, last = max(start, piece.start), min(end, piece.stop)
+        if first < last:
+            found.append(_Span(tensor, slice(first - piece.start, last - piece.start)))
+    return found
