@@ -16,6 +16,7 @@ from benchmarks import (
     apply,
     audits,
     byzantine,
+    byzantine_gossip,
     dtype,
     exchange,
     flood,
@@ -62,6 +63,7 @@ LONG = (
     "ahead",
     "audits",
     "byzantine",
+    "byzantine-gossip",
     "exchange",
     "forger",
     "join",
@@ -81,6 +83,7 @@ LONG = (
 )
 """Only by name: they take minutes and hours."""
 PARTS: Mapping[str, Collection[str]] = {
+    "byzantine-gossip": byzantine_gossip.PARTS,
     "large": large.PARTS,
     "learn": learn.PARTS,
     "long-runs": long_runs.ESTIMATES,
@@ -124,6 +127,7 @@ def main(
         "ahead": ahead.run,
         "audits": audits.run,
         "byzantine": byzantine.run,
+        "byzantine-gossip": partial(byzantine_gossip.run, part or ()),
         "exchange": exchange.run,
         "forger": forger.run,
         "join": join.run,

@@ -145,7 +145,7 @@ def average(outers: Sequence[Follower]) -> Callable[[], object]:
 
 def follow(algorithm: Algorithm, seed: int) -> Course:
     """All workers of an algorithm, side by side."""
-    trainers = [_trainer(algorithm, seed, index) for index in range(WORKERS)]
+    trainers = [make_trainer(algorithm, seed, index) for index in range(WORKERS)]
     outers = [Follower(trainer.worker.flat.values_F, trainer.outer.settings) for trainer in trainers]
     begun, sent, end_round = time.perf_counter(), 0, algorithm.begin(outers)
     while trainers[0].worker.step < STEPS:
@@ -182,7 +182,7 @@ def _told(algorithm: Algorithm, seed: int) -> Course:
     return course
 
 
-def _trainer(algorithm: Algorithm, seed: int, index: int) -> Trainer:
+def make_trainer(algorithm: Algorithm, seed: int, index: int) -> Trainer:
     tokenizer, packed, held_out = _data()
     config = OPTConfig(
         vocab_size=len(tokenizer),
