@@ -27,7 +27,9 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
         base.digest = with_tokens(digest_model(base.model), base.tokenizer)
     task = pack_task(load_rows(run, node, base))
     task.validation_ST = task.validation_ST[: node.evaluate_examples or None]
-    outer = OuterSettings(run.gasloc.eta, run.gasloc.gamma, run.gasloc.encoding, is_bounded=True)
+    # Momentum pulls honest replicas further apart than their own steps do.
+    is_bounded = run.gasloc.gamma == 0
+    outer = OuterSettings(run.gasloc.eta, run.gasloc.gamma, run.gasloc.encoding, is_bounded=is_bounded)
     return Trainer(base, task, origin, _worker_settings(run, node, base), outer)
 
 

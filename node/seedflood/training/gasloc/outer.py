@@ -26,7 +26,7 @@ mean is kept exactly, and the encoding error stays with its worker (as in Choco)
 **Overlap.** An outer step adds a correction, theta_(t+1) - phi_t, with phi as it was when it was offered. So local
 steps may go on meanwhile: the correction is added late, and their progress belongs to the next round.
 
-**Liars.** Where a run is bounded, a difference is clipped by how far we have come ourselves (`reach`).
+**Liars.** Without momentum, a difference is clipped by how far we have come ourselves (`reach`).
 
 **D-Adam, DSGD** are one local step a round, eta = 1 and gamma = 0 (`PLAIN`), with that optimiser.
 
