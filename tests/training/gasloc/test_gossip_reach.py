@@ -148,21 +148,6 @@ def test_a_part_that_is_added_late_is_clipped_as_in_its_round(encoding):
     torch.testing.assert_close(*courses)
 
 
-def test_whether_a_replica_is_within_reach_goes_by_each_tensor():
-    values_F = torch.zeros(NUMBERS)
-    outer = outer_of(values_F)
-    values_F += 1
-    outer.propose()
-    outer.mix([])
-    apart_F = torch.full((NUMBERS,), 2.0)
-    pieces = encodings.pieces_of(NUMBERS)
-    assert outer.reach.holds(lambda index: apart_F[pieces[index]], CLOSING)
-    apart_F[3] = 5.0
-    assert not outer.reach.holds(lambda index: apart_F[pieces[index]], CLOSING)
-    apart_F[3] = float("nan")
-    assert not outer.reach.holds(lambda index: apart_F[pieces[index]], CLOSING)
-
-
 def test_a_run_that_is_not_bounded_mixes_all_of_it():
     values_F = torch.zeros(NUMBERS)
     change_F = pulled(outer_of(values_F, OuterSettings()), torch.full((NUMBERS,), 100.0))

@@ -33,7 +33,7 @@ from seedflood.training.gasloc.encodings import pieces_of
 from seedflood.training.gasloc.exchange import Difference
 
 CLOSING = 4.0
-"""In closing rounds, and for the replica with which all end, a difference may be so many times our reach."""
+"""In closing rounds a difference may be so many times our reach."""
 
 KEPT = 0.5
 """What a round leaves of the squares."""
@@ -76,10 +76,6 @@ class Reach:
         is_over_T = norms_T > limits_2T[0]
         scales_T = torch.where(is_over_T, limits_2T[0] / norms_T, 1.0)
         return Clipped(difference, self._spans, largest, scales_T.tolist())
-
-    def holds(self, piece_of: Callable[[int], Tensor], width: float) -> bool:
-        """Is a difference, given by the pieces, within so many times our reach?"""
-        return bool((self._measure(piece_of) <= self._limits(width)).all())
 
     def _limits(self, width: float) -> Tensor:
         return width * (self.squares_2T + self._left_out_2T).sqrt()
