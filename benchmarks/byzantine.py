@@ -28,8 +28,8 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, Told, Update
 from seedflood.protocol.seedflood.payload import Coefficients, encode_loss
 from seedflood.training.seedflood.rehearsal import Rehearsal
+from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.schedule import ONE
-from seedflood.training.seedflood.standing import Standings
 from seedflood.training.seedflood.telling import Reader, decode_coefficients, scaled
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.training.shards import equal_shares
@@ -248,16 +248,16 @@ class OtherReader(Reader):
         self._liars = liars
 
     def add_step(
-        self, sum_E: Tensor, epoch: int, updates: Sequence[Update], standings: Standings, factor: int = ONE
-    ) -> Standings:
+        self, sum_E: Tensor, epoch: int, updates: Sequence[Update], reputations: Reputations, factor: int = ONE
+    ) -> Reputations:
         assert isinstance(self._telling, Coefficients)
         if not updates:
-            return standings
+            return reputations
         payloads = [one.told for one in updates if isinstance(one.told, bytes)]
         told_IF = numpy.stack([decode_coefficients(self._telling, payload) for payload in payloads])
         sum_F = scaled(self._rule(told_IF, self._liars), factor)
         sum_E[: len(sum_F)] += torch.from_numpy(sum_F)
-        return standings
+        return reputations
 
 
 def end(

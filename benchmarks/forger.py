@@ -63,11 +63,13 @@ class Forger(Trainer):
 def run() -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
     for estimate, settings in ESTIMATES.items():
-        for clip in (None, *CLIPS[estimate]):
-            eighths: tuple[Eighth, ...] = ("honest", "forger") if clip else ("honest", "forger", "silent")
+        for clip in ("none", *CLIPS[estimate]):
+            eighths: tuple[Eighth, ...] = ("honest", "forger")
+            if clip == "none":
+                eighths = (*eighths, "silent")
             for eighth in eighths:
                 ends = [end(seed, eighth, clip=clip, **settings) for seed in SEEDS]
-                name = f"forger.{estimate}_{eighth}" + (f"_clip_{clip:g}" if clip else "")
+                name = f"forger.{estimate}_{eighth}" + ("" if clip == "none" else f"_clip_{clip:g}")
                 metrics[f"{name}_accuracy"] = make_metric([accuracy for accuracy, _ in ends])
                 metrics[f"{name}_loss"] = make_metric([loss for _, loss in ends])
     return metrics

@@ -19,16 +19,16 @@ READ_SENTENCE = "return document.getElementById('contradicting').checkVisibility
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
-def member(origin: int, name: str, standing: float | None, status: MemberStatus) -> MemberView:
-    contradicts = None if standing is None else standing < -1
-    return MemberView(origin, name, status, 40, 0, None, 1, 0.004, standing=standing, contradicts=contradicts)
+def member(origin: int, name: str, reputation: float | None, status: MemberStatus) -> MemberView:
+    contradicts = None if reputation is None else reputation < -1
+    return MemberView(origin, name, status, 40, 0, None, 1, 0.004, reputation=reputation, contradicts=contradicts)
 
 
-def show(strange, standings: dict[str, float]) -> None:
+def show(strange, reputations: dict[str, float]) -> None:
     """Six hosts on a ring; the first serves the page."""
     statuses: list[MemberStatus] = ["self", "linked", "reachable", "reachable", "reachable", "linked"]
     members = tuple(
-        member(origin, name, standings.get(name), status)
+        member(origin, name, reputations.get(name), status)
         for origin, (name, status) in enumerate(zip(NAMES, statuses, strict=True), 1)
     )
     edges = (*((k, k + 1) for k in range(1, 6)), (1, 6))
@@ -49,7 +49,7 @@ def test_who_contradicts_is_marked_and_named_in_plain_words(strange, page):
         "eve": ("contradicting", "-3.1"),
         "mallory": ("contradicting", "-2.2"),
     }
-    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Standing", "Heard", "Behind"]
+    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Reputation", "Heard", "Behind"]
     label = page.read("return document.querySelector('#graph svg').getAttribute('aria-label')")
     assert label == "6 hosts: this node, 1 linked, 2 by relay, 2 contradicting."
     assert (page.text("state-text"), page.text("figure-alive")) == ("ready", "6 of 6")
@@ -78,7 +78,7 @@ def test_where_hosts_are_not_compared_nothing_is_said_of_it(strange, page):
     page.wait_for("state-text", "ready")
     assert page.read(READ_COLUMNS) == ["Host", "Condition", "Heard", "Last", "Behind"]
     assert not page.read(READ_SENTENCE)
-    assert not page.read("return document.getElementById('standing-hint').checkVisibility()")
+    assert not page.read("return document.getElementById('reputation-hint').checkVisibility()")
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", PHONE), ("dark", 1100), ("light", DESK), ("dark", DESK)])

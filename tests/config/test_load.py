@@ -186,7 +186,7 @@ def test_settings_of_one_file_do_not_leak_into_the_next(write):
     assert load_settings(None).run.steps == 400
 
 
-SETTINGS_MAX = 65
+SETTINGS_MAX = 64
 
 GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
 

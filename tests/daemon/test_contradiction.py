@@ -97,6 +97,6 @@ async def test_two_liars_of_six_move_nobody_and_are_seen_by_all(closed, lie):
     for name in HONEST:
         status = json.loads(json.dumps(describe(daemons[name].hub)))
         assert {one["name"] for one in status["members"] if one["contradicts"]} == set(LIARS)
-        assert all(one["standing"] < 0 for one in status["members"] if one["name"] in LIARS)
+        assert all(one["reputation"] < 0 for one in status["members"] if one["name"] in LIARS)
         assert sorted(one["member"] for one in status["events"] if one["event"] == CONTRADICTS) == [*LIARS]
     assert not any(one["contradicts"] for one in describe(honest.hub)["members"])

@@ -13,14 +13,14 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from seedflood.operations.metrics import STANDINGS_MAX
+from seedflood.operations.metrics import REPUTATIONS_MAX
 from seedflood.operations.tally import label
 from seedflood.protocol.seedflood.admission import Objection
 from strangers import VIEW, StrangeNode, open_console
 
 DOCUMENT = Path(__file__).parents[2] / "deploy" / "METRICS.md"
 RUN = {"clients": 2, "steps": 8}
-STANDING, CONTRADICTING = "seedflood_host_standing", "seedflood_hosts_contradicting"
+STANDING, CONTRADICTING = "seedflood_host_reputation", "seedflood_hosts_contradicting"
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ async def read(tmp_path, http):
     await console.close()
 
 
-def standing(origin, value, *, name="mallory"):
-    return replace(VIEW.members[0], origin=origin, name=name, standing=value, contradicts=value < -1)
+def reputation(origin, value, *, name="mallory"):
+    return replace(VIEW.members[0], origin=origin, name=name, reputation=value, contradicts=value < -1)
 
 
 def families(text):
@@ -91,7 +91,7 @@ async def test_promtool_finds_nothing_to_object_to(scrape):
 
 
 async def test_the_documentation_lists_exactly_what_is_there(scrape, read):
-    strange = families(await read(members=(standing(1, 2.0),)))
+    strange = families(await read(members=(reputation(1, 2.0),)))
     listed = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", DOCUMENT.read_text(), re.MULTILINE))
     found = {
         family.name + ("_total" if family.type == "counter" else ""): describe(family)
@@ -118,12 +118,12 @@ async def test_nothing_grows_with_the_number_of_members(scrape):
 
 
 async def test_who_contradicts_is_told_of_each_host_also_where_two_have_one_name(read):
-    told = families(await read(members=(standing(1, 2.0), standing(2, -3.5))))
+    told = families(await read(members=(reputation(1, 2.0), reputation(2, -3.5))))
     samples = {sample.labels["origin"]: (sample.labels["host"], sample.value) for sample in told[STANDING].samples}
     assert samples == {f"{1:016x}": ("mallory", 2.0), f"{2:016x}": ("mallory", -3.5)}
     assert [sample.value for sample in told[CONTRADICTING].samples] == [1]
-    gone = replace(standing(2, -3.5), status="left")
-    told = families(await read(members=(standing(1, 2.0), gone)))
+    gone = replace(reputation(2, -3.5), status="left")
+    told = families(await read(members=(reputation(1, 2.0), gone)))
     assert [sample.value for sample in told[CONTRADICTING].samples] == [0]
 
 
@@ -132,10 +132,10 @@ async def test_where_hosts_are_not_compared_nothing_is_said_of_it(scrape):
     assert found[STANDING].samples == found[CONTRADICTING].samples == []
 
 
-async def test_of_a_crowd_the_lowest_standings_are_told(read):
-    crowd = tuple(standing(origin, float(origin)) for origin in range(1, 2 * STANDINGS_MAX))
+async def test_of_a_crowd_the_lowest_reputations_are_told(read):
+    crowd = tuple(reputation(origin, float(origin)) for origin in range(1, 2 * REPUTATIONS_MAX))
     samples = families(await read(members=crowd))[STANDING].samples
-    assert {sample.value for sample in samples} == set(range(1, STANDINGS_MAX + 1))
+    assert {sample.value for sample in samples} == set(range(1, REPUTATIONS_MAX + 1))
 
 
 def test_variables_of_other_programs_do_not_move_the_metrics(tmp_path):

@@ -77,12 +77,12 @@ async def test_peers_lists_members_and_links(pair):
     assert "can be dialled" in (await command("peers", "--node", a.address)).splitlines()[2]
 
 
-def compared(**standings):
-    """The status of a node as far as `peers` shows it; None: a host has no standing yet, or never."""
+def compared(**reputations):
+    """The status of a node as far as `peers` shows it; None: a host has no reputation yet, or never."""
     members = [
         {"name": name, "origin": name, "status": "linked", "step": 9, "lag_steps": 0, "hop_seconds": None}
-        | {"standing": standing, "contradicts": None if standing is None else standing < -1}
-        for name, standing in standings.items()
+        | {"reputation": reputation, "contradicts": None if reputation is None else reputation < -1}
+        for name, reputation in reputations.items()
     ]
     return {"members": members, "links": []}
 
@@ -93,14 +93,14 @@ def columns(said):
 
 def test_how_hosts_agree_is_a_column_and_who_contradicts_is_told():
     said = compared(ada=2.41, bob=None, mallory=-3.04)
-    assert columns(said)["standing"] == ["2.4", "-", "contradicts -3.0"]
+    assert columns(said)["reputation"] == ["2.4", "-", "contradicts -3.0"]
     (sentence,) = describe_contradicting(said)
     assert sentence.startswith("mallory contradicts the others: its updates do not count")
 
 
 def test_where_hosts_are_not_compared_there_is_no_such_column():
     said = compared(ada=None, bob=None)
-    assert "standing" not in columns(said)
+    assert "reputation" not in columns(said)
     assert [*describe_contradicting(said)] == []
 
 

@@ -169,12 +169,12 @@ def describe_reach(said: dict[str, Any]) -> Iterator[str]:
 def peers_table(said: dict[str, Any]) -> Table:
     """said: the status of a node."""
     links = {link["origin"] or link["peer"]: link for link in said["links"]}
-    has_standings = any(member.get("standing") is not None for member in said["members"])
+    has_reputations = any(member.get("reputation") is not None for member in said["members"])
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("name", "origin", "status", "step", "behind", "hop", "address", "sent", "received"):
         table.add_column(column, justify="right" if column in ("step", "behind", "hop", "sent", "received") else "left")
-    if has_standings:
-        table.add_column("standing", justify="right")
+    if has_reputations:
+        table.add_column("reputation", justify="right")
     for member in said["members"]:
         link = links.pop(member["origin"], None) or links.pop(member["name"], None) or {}
         hop = link.get("hop_seconds") or member["hop_seconds"]
@@ -188,7 +188,7 @@ def peers_table(said: dict[str, Any]) -> Table:
             Text(link.get("address") or BACK[link.get("may_be_dialled")]),
             decimal(link["bytes_sent"]) if link else "-",
             decimal(link["bytes_received"]) if link else "-",
-            *([_show_standing(member)] if has_standings else []),
+            *([_show_reputation(member)] if has_reputations else []),
         )
     for link in links.values():
         address = Text(link["address"] or "-")
@@ -345,11 +345,11 @@ def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, An
     return [trace_lines(lines, str(found), step, names.get(str(found))).as_json() for lines in of_files]
 
 
-def _show_standing(member: dict[str, Any]) -> Text:
-    if member["standing"] is None:
+def _show_reputation(member: dict[str, Any]) -> Text:
+    if member["reputation"] is None:
         return Text("-")
-    standing = f"{member['standing']:.1f}"
-    return Text(f"contradicts {standing}", "red") if member["contradicts"] else Text(standing)
+    reputation = f"{member['reputation']:.1f}"
+    return Text(f"contradicts {reputation}", "red") if member["contradicts"] else Text(reputation)
 
 
 def _show_window(window: dict[str, Any]) -> str:

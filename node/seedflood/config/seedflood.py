@@ -6,7 +6,7 @@ directions, whose bundles are small, it would be 24 MB.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -63,19 +63,21 @@ class SeedfloodSettings(AlgorithmSettings):
         description="End the run with its best state once no epoch in so many steps, in whole epochs, lost less than "
         "the best one before (default: never; needs strict windows).",
     )
-    outvote: bool = Field(
-        True,
-        description="Of gradients, with three hosts or more: bound sizes by the median of a step, and in strict "
-        "windows leave out who contradicts the others. So a third of the hosts may lie. Set false where hosts have "
-        "rows of other kinds (few labels each, other languages): they contradict each other and are honest.",
+    clip: Annotated[float, Field(ge=1e-4, le=4096)] | Literal["others", "none"] = Field(
+        default_factory=lambda known: "others" if _has_gradient(known) else "none",
+        description="What bounds an update. others, for gradients of three hosts or more: sizes by the median of a "
+        "step; in strict windows who contradicts the others does not count. none: nothing, for hosts with rows of "
+        "unlike kinds, which contradict each other and are honest. A number: no slope, or coefficient, may be larger; "
+        "others are refused. Default: others; of slopes none.",
     )
-    clip: float | None = Field(
-        None,
-        ge=1e-4,
-        le=4096,
-        description="The largest slope, or coefficient of a gradient, that an update may tell; whatever is larger is "
-        "refused (default: 4096; coefficients 1024).",
-    )
+
+    @model_validator(mode="after")
+    def _check_clip(self) -> Self:
+        if self.clip == "others" and self.estimate != "gradient":
+            raise ValueError(
+                'clip = "others" compares gradients: set estimate = "gradient", or clip to a number or "none"'
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:

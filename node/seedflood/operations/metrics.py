@@ -27,8 +27,8 @@ from seedflood.protocol.view import Hops, MemberStatus, MemberView
 LINKS_MAX = 256
 """The most neighbours with their own label. All others share the label "other"."""
 
-STANDINGS_MAX = 256
-"""The most hosts whose standings are told: the lowest."""
+REPUTATIONS_MAX = 256
+"""The most hosts whose reputations are told: the lowest."""
 
 
 _OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
@@ -117,7 +117,7 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     states = dict.fromkeys(get_args(MemberStatus), 0) | Counter(member.status for member in view.members)
     del states["self"]
     yield _labelled(GaugeMetricFamily, "peers", "Other members of the run by their status.", "state", states)
-    yield from _standings(view.members)
+    yield from _reputations(view.members)
     yield _gauge("cut_vertices", "Hosts that are the only way between some others.", len(view.cut_vertices))
     roster = view.roster
     yield _gauge("run_closed", "1 if only hosts on a roster take part, 0 if the run is open.", roster is not None)
@@ -142,13 +142,13 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
     yield _gauge("disk_full", "The disk of the journal is full: nothing is published.", subject.is_disk_full)
 
 
-def _standings(members: Sequence[MemberView]) -> Iterator[Metric]:
+def _reputations(members: Sequence[MemberView]) -> Iterator[Metric]:
     """Two hosts may have one name, so each sample also has its origin."""
-    known = sorted((one.standing, one.name, fingerprint(one.origin)) for one in members if one.standing is not None)
+    known = sorted((one.reputation, one.name, fingerprint(one.origin)) for one in members if one.reputation is not None)
     text = "How far a host agrees with the others, in units of chance; only in strict windows with gradients."
-    family = GaugeMetricFamily("seedflood_host_standing", text, labels=["host", "origin"])
-    for standing, name, origin in known[:STANDINGS_MAX]:
-        family.add_metric([name, origin], standing)
+    family = GaugeMetricFamily("seedflood_host_reputation", text, labels=["host", "origin"])
+    for reputation, name, origin in known[:REPUTATIONS_MAX]:
+        family.add_metric([name, origin], reputation)
     yield family
     contradicting = sum(one.contradicts is True and one.status != "left" for one in members) if known else None
     yield _gauge("hosts_contradicting", "Hosts whose updates do not count now, for they contradict.", contradicting)

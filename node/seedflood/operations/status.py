@@ -23,9 +23,9 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
               late, missing [names]}; all null if the algorithm has no windows
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation,
-              is_relay, standing, contradicts}]
+              is_relay, reputation, contradicts}]
               status: self | linked | reachable | silent | left | removed | unknown; step: its first step that is not
-              held here, or how far it is if the algorithm holds no updates of others (0: not told); standing: how far
+              held here, or how far it is if the algorithm holds no updates of others (0: not told); reputation: how far
               it agrees with the others, in units of chance; contradicts: so little that its updates do not count now;
               both null if that is not known, or hosts are not compared
     edges     [[origin, origin]]: links that both ends state
@@ -304,7 +304,7 @@ def _member(member: MemberView, foremost: int) -> dict[str, Any]:
         "origin": fingerprint(member.origin),
         "step": member.mark,
         "lag_steps": 0 if member.is_relay else foremost - member.mark,
-        "standing": _round(member.standing),
+        "reputation": _round(member.reputation),
     }
 
 

@@ -36,7 +36,7 @@ class MemberView:
     said to be. first_step: None until it takes part. last_step: None until it has left. hop_seconds: the slow end of
     the hop delays that it states; None if it states none. is_relay: it only relays, and never takes part.
 
-    standing: how far it agrees with the others, in units of chance. contradicts: so little that its updates do not
+    reputation: how far it agrees with the others, in units of chance. contradicts: so little that its updates do not
     count now. Both are None while that is not known, and where an algorithm does not compare what hosts say."""
 
     origin: OriginId
@@ -48,7 +48,7 @@ class MemberView:
     incarnation: int
     hop_seconds: float | None
     is_relay: bool = False
-    standing: float | None = None
+    reputation: float | None = None
     contradicts: bool | None = None
 
 

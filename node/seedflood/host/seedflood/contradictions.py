@@ -1,7 +1,7 @@
-"""What operators see of how the hosts agree (`training.seedflood.standing`): a figure of each, and who contradicts.
+"""What operators see of how the hosts agree (`training.seedflood.reputation`): a figure of each, and who contradicts.
 
-Standings begin anew with every epoch. So the word of the last epoch is kept of a host until it has told of as many
-steps as a verdict takes. Where windows do not wait, or no gradients are told, nobody has a standing.
+Reputations begin anew with every epoch. So the word of the last epoch is kept of a host until it has told of as many
+steps as a verdict takes. Where windows do not wait, or no gradients are told, nobody has a reputation.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.view import MemberView, View
-from seedflood.training.seedflood.standing import FEWEST, Standings
+from seedflood.training.seedflood.reputation import FEWEST, Reputations
 
 CONTRADICTS = "a host contradicts the others: its updates do not count"
 COUNTS_AGAIN = "a host agrees with the others again: its updates count"
@@ -20,12 +20,12 @@ COUNTS_AGAIN = "a host agrees with the others again: its updates count"
 class Known(NamedTuple):
     """What is known of a host."""
 
-    standing: float
+    reputation: float
     contradicts: bool
 
 
 class Contradictions:
-    """Hears how the hosts stand after each window, and tells when that changes for one of them."""
+    """Hears the reputations of the hosts after each window, and tells when that changes for one of them."""
 
     def __init__(self, hub: TelemetryHub, name: Callable[[OriginId], str]) -> None:
         """name: of a host, for people."""
@@ -33,20 +33,20 @@ class Contradictions:
         self._name = name
         self._known: dict[OriginId, Known] = {}
 
-    def heard(self, step: int, standings: Standings) -> None:
-        """standings: in the open epoch, after the window that ends with this step."""
+    def heard(self, step: int, reputations: Reputations) -> None:
+        """reputations: in the open epoch, after the window that ends with this step."""
         # Where half of the hosts contradict, nobody knows who is right, and the rule lets all of them count.
-        counting = set(standings.counting(list(standings.records)))
-        for origin, record in standings.records.items():
+        counting = set(reputations.counting(list(reputations.by_origin)))
+        for origin, record in reputations.by_origin.items():
             if record.steps < FEWEST:
                 continue
             before = self._known.get(origin)
-            known = self._known[origin] = Known(record.standing, origin not in counting)
+            known = self._known[origin] = Known(record.score, origin not in counting)
             if known.contradicts != (before is not None and before.contradicts):
                 self._tell(step, origin, known)
 
     def add_to(self, view: View) -> View:
-        """The view with the standings of all but those who were removed. Who has left keeps its own: at the end of a
+        """The view with the reputations of all but those who were removed. Who has left keeps its own: at the end of a
         run all have."""
         return replace(view, members=tuple(self._described(member) for member in view.members))
 
@@ -54,11 +54,11 @@ class Contradictions:
         known = self._known.get(member.origin)
         if known is None or member.status == "removed":
             return member
-        return replace(member, standing=known.standing, contradicts=known.contradicts)
+        return replace(member, reputation=known.reputation, contradicts=known.contradicts)
 
     def _tell(self, step: int, origin: OriginId, known: Known) -> None:
         event, level = (CONTRADICTS, "warning") if known.contradicts else (COUNTS_AGAIN, "info")
-        standing = round(known.standing, 2)
+        reputation = round(known.reputation, 2)
         self._hub.tell(
-            event, level, member=self._name(origin), origin=fingerprint(origin), step=step, standing=standing
+            event, level, member=self._name(origin), origin=fingerprint(origin), step=step, reputation=reputation
         )

@@ -197,7 +197,7 @@ class SeedfloodEngine(FloodEngine):
             self._measured(fact)
         else:
             self._controlled(fact.step, fact.halvings)
-            self._contradictions.heard(fact.step, fact.standings)
+            self._contradictions.heard(fact.step, fact.reputations)
 
     def _measured(self, measured: Round) -> None:
         self._shell.identity.use()

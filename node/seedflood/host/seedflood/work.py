@@ -10,19 +10,19 @@ from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, Stopped, SumEpoch, TakeDigest
-from seedflood.training.seedflood.standing import Standings
+from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.trainer import Trainer
 
 Item = TypeVar("Item")
 
 
 class Applied(NamedTuple):
-    """A window that ends with this step was applied. halvings: of the learning rate, since the run began. standings: of
-    the hosts, in the open epoch."""
+    """A window that ends with this step was applied. halvings: of the learning rate, since the run began. reputations:
+    of the hosts, in the open epoch."""
 
     step: int
     halvings: int
-    standings: Standings
+    reputations: Reputations
 
 
 class WriteAhead(NamedTuple):
@@ -58,7 +58,7 @@ class Work:
             case ClosedWindow():
                 replica = trainer.replica
                 replica.apply(job.updates)
-                return Done(None, [Applied(job.steps[1], replica.halvings, replica.standings)])
+                return Done(None, [Applied(job.steps[1], replica.halvings, replica.reputations)])
             case Measure(step) if trainer.replica.is_over(step):
                 return Done(Stopped(step))
             case Measure(step, count):

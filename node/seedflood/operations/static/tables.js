@@ -25,9 +25,9 @@ export function showMembers(status, all, point) {
   const axis = Math.max(LAG_AXIS_STEPS_MIN, ...lags);
   setText(byId("lag-axis"), `Last ${count(axis)}`);
   byId("members-empty").hidden = all.length > 0;
-  const hasStandings = all.some((member) => member.standing !== null);
-  byId("members").classList.toggle("has-standings", hasStandings);
-  byId("standing-hint").hidden = !hasStandings;
+  const hasReputations = all.some((member) => member.reputation !== null);
+  byId("members").classList.toggle("has-reputations", hasReputations);
+  byId("reputation-hint").hidden = !hasReputations;
   reconcile(byId("members").tBodies[0], members, {
     key: (member) => member.origin,
     create: (member) => {
@@ -36,7 +36,7 @@ export function showMembers(status, all, point) {
         {},
         make("th", { scope: "row" }),
         make("td", { class: "condition" }, makeShape("unknown"), make("span")),
-        make("td", { class: "number standing" }),
+        make("td", { class: "number reputation" }),
         make("td", { class: "number" }),
         make("td", { class: "bar wide" }, make("div", { class: "track" }, make("div"))),
         make("td", { class: "number" }),
@@ -46,7 +46,7 @@ export function showMembers(status, all, point) {
       return row;
     },
     update: (row, member) => {
-      const [name, condition, standing, heard, bar, behind] = row.children;
+      const [name, condition, reputation, heard, bar, behind] = row.children;
       const { word, text } = CONDITIONS[member.condition];
       setAttribute(row, "class", member.condition);
       setText(name, member.name);
@@ -60,8 +60,8 @@ export function showMembers(status, all, point) {
         `#shape-${CONDITIONS[member.condition].shape}`,
       );
       setText(condition.lastElementChild, word);
-      setText(standing, decimal(member.standing, 1));
-      standing.classList.toggle("is-bad", member.contradicts === true);
+      setText(reputation, decimal(member.reputation, 1));
+      reputation.classList.toggle("is-bad", member.contradicts === true);
       setText(heard, count(member.step));
       const lag = member.condition === "left" ? null : member.lag_steps;
       const share = lag === null ? 0 : Math.max(0, 1 - lag / axis);

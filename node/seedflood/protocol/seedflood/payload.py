@@ -93,7 +93,12 @@ class Coefficients:
     @property
     def values(self) -> int:
         """F: how many coefficients there are."""
-        return sum(self.groups) + self.sparse.values
+        return self.dense + self.sparse.values
+
+    @property
+    def dense(self) -> int:
+        """How many coefficients the groups have."""
+        return sum(self.groups)
 
     @property
     def exponents(self) -> int:
@@ -103,7 +108,7 @@ class Coefficients:
     @property
     def rows_at(self) -> int:
         """Where the rows of the sparse slot begin in a payload."""
-        return self.exponents + (sum(self.groups) + 7) // 8
+        return self.exponents + (self.dense + 7) // 8
 
     @property
     def size(self) -> int:

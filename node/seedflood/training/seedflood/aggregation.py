@@ -1,10 +1,10 @@
 """From updates to the coefficients of their epoch: a sum, or what an optimiser makes of the sums of its steps.
 
-`PlainSum`, of slopes where windows do not wait for everyone: C, with the increments
-`A = -(learning_rate / clients) C 2^-unit`. Any update may come at any time.
+`PlainSum`, where windows do not wait for everyone: C, with the increments `A = -(learning_rate / clients) C 2^-unit`.
+Any update may come at any time.
 
-`StepSum`, of gradients where windows do not wait: C as well, but what an update adds depends on what else was told of
-its step (`standing`).
+`StepSum`, if what is told is bounded by what the others told (`clip`): C as well, but what an update adds depends on
+the other updates of its step (`reputation`).
 
 `Stepwise`, in strict windows: C, or A itself as integers if there is an optimiser, as a pure function of what was told
 of all steps. If an update comes late for a step, the later steps are computed again. Updates are kept while something
@@ -43,9 +43,9 @@ from seedflood.training.seedflood.control import (
     voters_of,
 )
 from seedflood.training.seedflood.optimiser import INCREMENT_UNIT_BITS, Adam, Integers, State, begin
+from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.schedule import Factor, factor_of
 from seedflood.training.seedflood.shelf import Shelf, Shelved
-from seedflood.training.seedflood.standing import Standings
 from seedflood.training.seedflood.subspace import Subspace
 from seedflood.training.seedflood.telling import Reader
 
@@ -62,15 +62,14 @@ def make_aggregation(
     """default_rate: the learning rate of a run that names none. folder: where old epochs are put aside."""
     settings = run.seedflood
     learning_rate = settings.learning_rate or default_rate
-    reader, factor = Reader(telling, subspace, outvote=settings.outvote), factor_of(run)
+    is_outvoting = settings.clip == "others"
+    reader, factor = Reader(telling, subspace, outvote=is_outvoting), factor_of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
     if settings.window != "strict":
         unit = -learning_rate / run.clients * 2.0**-unit_bits
-        return (
-            PlainSum(reader, factor, unit)
-            if isinstance(telling, Pairs)
-            else StepSum(reader, factor, unit, Shelf(folder), run)
-        )
+        if is_outvoting:
+            return StepSum(reader, factor, unit, Shelf(folder), run)
+        return PlainSum(reader, factor, unit)
     told = run.clients / settings.turn_rounds(run.clients)
     optimiser, unit = None, -learning_rate / told * 2.0**-unit_bits
     if settings.has_adam:
@@ -96,8 +95,8 @@ class PlainSum:
     note = preview = adopted = changed
     """Nothing is remembered, so it does not matter what the numbers without these updates stand for."""
 
-    def standings(self, _epoch: int) -> Standings:
-        return Standings()
+    def reputations(self, _epoch: int) -> Reputations:
+        return Reputations()
 
 
 _Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
@@ -106,7 +105,7 @@ _Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
 
 class StepSum:
     """The sum of steps, each read as a function of the set of its updates: sizes are bounded by their median. The same
-    in any order. unit: increments are coefficients times this. clients: how many hosts may tell of a step.
+    in any order. unit: increments are coefficients times this.
 
     A sum that was adopted stands for the whole epoch: what comes beside it does not count. Nothing bounds what one host
     tells alone.
@@ -117,7 +116,8 @@ class StepSum:
         self._reader = reader
         self._factor = factor
         self._shelf = shelf
-        self._whole_epoch = run.clients * run.seedflood.refresh_period
+        self._clients = run.clients
+        self._steps_of_epoch = run.seedflood.refresh_period
         self._told: dict[int, dict[int, _Heard]] = {}
         """By epoch and step: what is in the numbers, or noted."""
         self._places: dict[int, Shelved] = {}
@@ -139,9 +139,9 @@ class StepSum:
         if epoch in self._final:
             return held_E
         sum_E = self.preview(epoch, held_E, updates, past)
-        self._told[epoch] = _with(self._told_of(epoch), updates)
+        told = self._told[epoch] = _with(self._told_of(epoch), updates)
         self._noted.discard(epoch)
-        if sum(map(len, self._told[epoch].values())) == self._whole_epoch:
+        if len(told) == self._steps_of_epoch and all(len(heard) >= self._clients for heard in told.values()):
             self._settle(epoch)
         return sum_E
 
@@ -149,15 +149,16 @@ class StepSum:
         """What `changed` would return, but nothing is changed."""
         if epoch in self._final:
             return held_E
-        told, news = self._told_of(epoch), _with({}, updates)
-        sum_E = held_E.clone()
-        if epoch in self._noted:  # the numbers are behind what was told: all steps are read again
-            sum_E, news = self._reader.subspace.zeros(), _with(told, updates)
-            told = {}
-        for step, heard in news.items():
-            before = told.get(step, {})
-            sum_E -= self._read(epoch, step, before)
-            sum_E += self._read(epoch, step, {**before, **heard})
+        told = self._told_of(epoch)
+        if epoch in self._noted:  # the numbers are behind what was told, so all steps are read
+            sum_E, before = self._reader.subspace.zeros(), {}
+            after = _with(told, updates)
+        else:
+            sum_E, before = held_E.clone(), told
+            after = {step: {**told.get(step, {}), **news} for step, news in _with({}, updates).items()}
+        for step, heard in after.items():
+            sum_E -= self._read(epoch, step, before.get(step, {}))
+            sum_E += self._read(epoch, step, heard)
         return sum_E
 
     def adopted(self, epoch: int, held_E: Tensor, _updates: Sequence[Update], _past: Past) -> Tensor:
@@ -165,13 +166,13 @@ class StepSum:
         self._settle(epoch)
         return held_E
 
-    def standings(self, _epoch: int) -> Standings:
-        return Standings()
+    def reputations(self, _epoch: int) -> Reputations:
+        return Reputations()
 
     def _read(self, epoch: int, step: int, heard: _Heard) -> Tensor:
         sum_E = self._reader.subspace.zeros()
         updates = [Update(origin, step, told) for origin, told in heard.items()]
-        self._reader.add_step(sum_E, epoch, updates, Standings(), self._factor(step))
+        self._reader.add_step(sum_E, epoch, updates, Reputations(), self._factor(step))
         return sum_E
 
     def _settle(self, epoch: int) -> None:
@@ -206,7 +207,7 @@ class _Point(NamedTuple):
     past: Past
     is_over: bool = False
     """Then `past` is what this epoch leaves."""
-    standings: Standings = Standings()
+    reputations: Reputations = Reputations()
 
     @property
     def is_void(self) -> bool:
@@ -304,10 +305,10 @@ class Stepwise:
         self._final.add(epoch)
         return self.changed(epoch, held_E, updates, past)
 
-    def standings(self, epoch: int) -> Standings:
-        """How the hosts stand after all that was told of an epoch in memory."""
+    def reputations(self, epoch: int) -> Reputations:
+        """Of the hosts, after all that was told of an epoch in memory."""
         steps = self._epochs.get(epoch)
-        return steps.latest.standings if steps is not None and steps.latest is not None else Standings()
+        return steps.latest.reputations if steps is not None and steps.latest is not None else Reputations()
 
     def _steps(self, epoch: int, held_E: Tensor, past: Past) -> _Steps:
         """The steps of an epoch. It begins again if it began with another past, and all of its updates are here."""
@@ -354,16 +355,16 @@ class Stepwise:
         """One step: what was lost before it, the step itself, and what control makes of both."""
         if point.is_void:
             return point
-        state, control, past, is_over, standings = point
+        state, control, past, is_over, reputations = point
         updates = [Update(origin, step, one) for origin, one in told.items()]
         control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
         factor = max(1, self._factor(step) >> control.halvings)
-        moved, following = self._move(state, epoch, updates, factor, standings)
+        moved, following = self._move(state, epoch, updates, factor, reputations)
         if step < self._turn:
             control = control.promise(self._promised(updates, moved.increment_F - state.increment_F))
         is_turn_over = (step + 1) % self._turn == 0
         if is_turn_over and (halvings := control.halvings_before(self._defaults)):
-            slower = _Point(begin(control.best_F), control.back(halvings), past, is_over, standings)
+            slower = _Point(begin(control.best_F), control.back(halvings), past, is_over, reputations)
             # A turn of one step is taken again; the steps of a longer one were measured at other weights, and are lost.
             return slower if step else self._go(slower, epoch, {step: told})
         control, back_F = control.judge(self._block, self._alone(step), self._least, is_turn_over=is_turn_over)
@@ -387,15 +388,15 @@ class Stepwise:
         return SIGNIFICANT_ALONE if (step + 1) % self._refresh_period == 0 else None
 
     def _move(
-        self, state: State, epoch: int, updates: Sequence[Update], factor: int, standings: Standings
-    ) -> tuple[State, Standings]:
-        """The state after a step, and how the hosts stand then. factor: of the learning rate, in units of 2^-16."""
+        self, state: State, epoch: int, updates: Sequence[Update], factor: int, reputations: Reputations
+    ) -> tuple[State, Reputations]:
+        """The state and the reputations after a step. factor: of the learning rate, in units of 2^-16."""
         sum_E = self._reader.subspace.zeros()
         sum_F: Integers = sum_E[: self._size].numpy()
         if self._optimiser is None:
-            following = self._reader.add_step(sum_E, epoch, updates, standings, factor)
+            following = self._reader.add_step(sum_E, epoch, updates, reputations, factor)
             return replace(state, increment_F=state.increment_F + sum_F), following
-        following = self._reader.add_step(sum_E, epoch, updates, standings)
+        following = self._reader.add_step(sum_E, epoch, updates, reputations)
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state, following
 
     def _settle(self, epoch: int, steps: _Steps, latest: _Point) -> None:

@@ -41,9 +41,9 @@ from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
 from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
+from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
-from seedflood.training.seedflood.standing import Standings
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.seedflood.telling import telling_of
 from seedflood.training.stacks import layers_of
@@ -117,9 +117,9 @@ class Replica:
         return self._coefficients.past_before(self.epoch + 1).halvings
 
     @property
-    def standings(self) -> Standings:
+    def reputations(self) -> Reputations:
         """How far each host agrees with the others, in the open epoch."""
-        return self._aggregation.standings(self.epoch)
+        return self._aggregation.reputations(self.epoch)
 
     def is_over(self, step: int) -> bool:
         """Had the run ended (`control`), and do all hosts know that before they measure this step?"""

@@ -31,8 +31,8 @@ from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.estimate import Measurement, to_told_loss
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.optimiser import Floats, Integers
+from seedflood.training.seedflood.reputation import HOSTS_MIN, Reputations, Signs
 from seedflood.training.seedflood.schedule import FACTOR_BITS, ONE
-from seedflood.training.seedflood.standing import HOSTS_MIN, Signs, Standings
 from seedflood.training.seedflood.subspace import Subspace
 
 COEFFICIENT_UNIT_BITS = 22
@@ -56,7 +56,9 @@ def telling_of(settings: SeedfloodSettings, subspace: Subspace) -> Telling:
 
 def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
     """The `clip` of a run in units: an integer, and the same on every host."""
-    return SCALAR_MAX if settings.clip is None else min(SCALAR_MAX, math.floor(settings.clip * 2.0**unit_bits))
+    if isinstance(settings.clip, str):
+        return SCALAR_MAX
+    return min(SCALAR_MAX, math.floor(settings.clip * 2.0**unit_bits))
 
 
 def tell(telling: Coefficients, slopes: Gradient) -> Measurement:
@@ -124,39 +126,41 @@ def decode_exponents(telling: Coefficients, payload: bytes) -> Integers:
     return numpy.frombuffer(payload, numpy.uint8, telling.exponents).astype(numpy.int64)
 
 
-def decode_coefficients(telling: Coefficients, payload: bytes, exponent_K: Integers | None = None) -> Integers:
-    """All F integers of an admitted payload. exponent_K: instead of those that were told."""
-    if exponent_K is None:
-        exponent_K = decode_exponents(telling, payload)
-    size_K = numpy.left_shift(1, exponent_K) >> 1
-    counts, sparse = numpy.asarray(telling.groups), telling.sparse
-    bits = numpy.frombuffer(payload[telling.exponents : telling.rows_at], numpy.uint8)
-    told_F = numpy.zeros(telling.values, numpy.int64)
-    dense_F, told_YX = numpy.split(told_F, [counts.sum()])  # views
-    dense_F[:] = _signs(bits, len(dense_F)) * numpy.repeat(size_K[: len(counts)], counts)
+def decode_signs(telling: Coefficients, payload: bytes) -> Signs:
+    """(F,): 1 or -1 of all coefficients, whatever their size; 0 in rows that are not told."""
+    sign_F = numpy.zeros(telling.values, numpy.int8)
+    dense_F, rows_F = numpy.split(sign_F, [telling.dense])  # views
+    dense_F[:] = _signs(numpy.frombuffer(payload[telling.exponents : telling.rows_at], numpy.uint8), telling.dense)
+    sparse = telling.sparse
     if sparse.told:
         entry_T = numpy.frombuffer(payload, _entry(sparse), sparse.told, telling.rows_at)
         entry_T = entry_T[entry_T["row"] != NO_ROW]
-        told_YX.reshape(sparse.rows, -1)[entry_T["row"]] = _signs(entry_T["bits"], sparse.columns) * size_K[-1]
-    return told_F
+        rows_F.reshape(sparse.rows, -1)[entry_T["row"]] = _signs(entry_T["bits"], sparse.columns)
+    return sign_F
 
 
-def _signs(bits: numpy.ndarray[Any, numpy.dtype[numpy.uint8]], count: int) -> Integers:
+def sizes_of(telling: Coefficients, exponent_K: Integers) -> Integers:
+    """(F,): the size of each coefficient."""
+    size_K = numpy.left_shift(1, exponent_K) >> 1
+    counts = [*telling.groups, telling.sparse.values][: len(size_K)]
+    return numpy.repeat(size_K, counts)
+
+
+def decode_coefficients(telling: Coefficients, payload: bytes) -> Integers:
+    """All F integers of an admitted payload."""
+    return decode_signs(telling, payload) * sizes_of(telling, decode_exponents(telling, payload))
+
+
+def _signs(bits: numpy.ndarray[Any, numpy.dtype[numpy.uint8]], count: int) -> Signs:
     """1 or -1, `count` in the last dimension."""
-    return numpy.unpackbits(bits, axis=-1, count=count, bitorder="little").astype(numpy.int64) * 2 - 1
-
-
-def _dense_signs(telling: Coefficients, payload: bytes) -> Signs:
-    """1, 0 or -1 of each coefficient of the groups."""
-    told_F = decode_coefficients(telling, payload, numpy.minimum(decode_exponents(telling, payload), 1))
-    return told_F[: sum(telling.groups)].astype(numpy.int8)
+    return numpy.unpackbits(bits, axis=-1, count=count, bitorder="little").astype(numpy.int8) * 2 - 1
 
 
 class Reader:
     """Adds up what updates tell, as integers: exact, and the same in any order."""
 
     def __init__(self, telling: Telling, subspace: Subspace, *, outvote: bool = True) -> None:
-        """outvote: see `[run.seedflood]`."""
+        """outvote: is what is told bounded by what the others told (`clip`)?"""
         self.subspace = subspace
         self._telling = telling
         self._outvote = outvote
@@ -178,21 +182,25 @@ class Reader:
         self.subspace.accumulate(sum_E, epoch, seeds, scalars)
 
     def add_step(
-        self, sum_E: Tensor, epoch: int, updates: Sequence[Update], standings: Standings, factor: int = ONE
-    ) -> Standings:
-        """Adds all updates of one step to sum_E, in place, as `standings` has them count. Returns what follows for the
-        next step. factor: of the step, in units of 2^-16."""
+        self, sum_E: Tensor, epoch: int, updates: Sequence[Update], reputations: Reputations, factor: int = ONE
+    ) -> Reputations:
+        """Adds all updates of one step to sum_E, in place, as `reputations` has them count. Returns those for the next
+        step. factor: of the step, in units of 2^-16."""
         telling = self._telling
         if isinstance(telling, Pairs) or not self._outvote or len(updates) < HOSTS_MIN:
             self.add(sum_E, epoch, updates, [factor] * len(updates))
-            return standings
-        counting = standings.counting([update.origin for update in updates])
-        payloads = {update.origin: _payload(update.told) for update in updates}
-        told_IK = numpy.stack([decode_exponents(telling, payloads[origin]) for origin in counting])
-        for origin, exponent_K in zip(counting, standings.bounds(counting, told_IK), strict=True):
-            told_F = scaled(decode_coefficients(telling, payloads[origin], exponent_K), factor)
+            return reputations
+        origins = [update.origin for update in updates]
+        signs = {update.origin: decode_signs(telling, _payload(update.told)) for update in updates}
+        exponents = {update.origin: decode_exponents(telling, _payload(update.told)) for update in updates}
+        counting = reputations.counting(origins)
+        bounded_IK = reputations.bounds(counting, numpy.stack([exponents[origin] for origin in counting]))
+        for origin, exponent_K in zip(counting, bounded_IK, strict=True):
+            told_F = scaled(signs[origin] * sizes_of(telling, exponent_K), factor)
             sum_E[: len(told_F)] += torch.from_numpy(told_F)
-        return standings.after(list(payloads), numpy.stack([_dense_signs(telling, one) for one in payloads.values()]))
+        # Bits of a group whose size is zero mean nothing.
+        heard = [signs[origin] * (sizes_of(telling, exponents[origin]) > 0) for origin in origins]
+        return reputations.after(origins, numpy.stack([one_F[: telling.dense] for one_F in heard]))
 
     def promise(self, update: Update, step_F: Integers) -> float:
         """What a step takes from the loss of an origin, to first order, by the gradient that it told: computed exactly,

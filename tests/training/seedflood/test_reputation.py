@@ -9,10 +9,21 @@ from reference import permuted, tiny_replica
 
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood import aggregation
-from seedflood.training.seedflood.standing import AGREES, FEWEST, MEMORY, Reputation, Standings
-from seedflood.training.seedflood.telling import decode_coefficients, decode_exponents, halved, quantise
+from seedflood.training.seedflood.reputation import AGREES, FEWEST, MEMORY, Reputation, Reputations
+from seedflood.training.seedflood.telling import (
+    decode_coefficients,
+    decode_exponents,
+    decode_signs,
+    halved,
+    quantise,
+    sizes_of,
+)
 
 SIZE = 1 << 14
+
+
+def np_rng(seed):
+    return numpy.random.default_rng(seed)
 
 
 def batches(rng, *, hosts, size=SIZE, common_F=None):
@@ -30,15 +41,15 @@ def signs(values_IF):
 
 
 def after(steps, *, hosts, lie, liars, seed=0):
-    """The standings when the last hosts lied. lie: from what the liars and the others measured to what is told."""
-    rng, standings = numpy.random.default_rng(seed), Standings()
+    """The reputations when the last hosts lied. lie: from what the liars and the others measured to what is told."""
+    rng, reputations = numpy.random.default_rng(seed), Reputations()
     for _ in range(steps):
         true_IF = batches(rng, hosts=hosts)
         told_IF = true_IF.copy()
         if liars:
             told_IF[-liars:] = lie(rng, true_IF[-liars:], true_IF[:-liars])
-        standings = standings.after(range(hosts), signs(told_IF))
-    return standings
+        reputations = reputations.after(range(hosts), signs(told_IF))
+    return reputations
 
 
 def turned(_rng, own_LF, _others_IF):
@@ -64,68 +75,64 @@ SWARMS = [(3, 1), (4, 1), (8, 2), (16, 5)]
 @pytest.mark.parametrize(("hosts", "liars"), SWARMS)
 @pytest.mark.parametrize("lie", [turned, ascending])
 def test_who_turns_the_signs_does_not_count_and_all_others_do(hosts, liars, lie, seed):
-    standings = after(MEMORY, hosts=hosts, lie=lie, liars=liars, seed=seed)
-    assert standings.counting(range(hosts)) == list(range(hosts - liars))
+    reputations = after(MEMORY, hosts=hosts, lie=lie, liars=liars, seed=seed)
+    assert reputations.counting(range(hosts)) == list(range(hosts - liars))
 
 
 @pytest.mark.parametrize(("hosts", "liars"), SWARMS)
 @pytest.mark.parametrize("lie", [noise, colluding])
 def test_who_says_nothing_of_the_rows_is_not_trusted_and_all_others_are(hosts, liars, lie):
-    standings = after(MEMORY, hosts=hosts, lie=lie, liars=liars)
-    trusted = [origin for origin in range(hosts) if standings.of(origin).standing >= AGREES]
+    reputations = after(MEMORY, hosts=hosts, lie=lie, liars=liars)
+    trusted = [origin for origin in range(hosts) if reputations.of(origin).score >= AGREES]
     assert set(range(hosts - liars, hosts)).isdisjoint(trusted)
     assert len(trusted) >= (hosts - liars) // 2
 
 
 @pytest.mark.parametrize("hosts", [3, 4, 8, 16])
 def test_honest_hosts_all_count_in_every_step(hosts):
-    rng, standings = np_rng(1), Standings()
+    rng, reputations = np_rng(1), Reputations()
     for _ in range(2 * MEMORY):
-        standings = standings.after(range(hosts), signs(batches(rng, hosts=hosts)))
-        assert standings.counting(range(hosts)) == list(range(hosts))
-
-
-def np_rng(seed):
-    return numpy.random.default_rng(seed)
+        reputations = reputations.after(range(hosts), signs(batches(rng, hosts=hosts)))
+        assert reputations.counting(range(hosts)) == list(range(hosts))
 
 
 def test_who_agrees_again_counts_again():
-    rng, standings = np_rng(2), Standings()
+    rng, reputations = np_rng(2), Reputations()
     for step in range(4 * MEMORY):
         told_IF = batches(rng, hosts=4)
         if step < MEMORY:
             told_IF[3] *= -1
-        standings = standings.after(range(4), signs(told_IF))
+        reputations = reputations.after(range(4), signs(told_IF))
         if step == MEMORY - 1:
-            assert standings.counting(range(4)) == [0, 1, 2]
-    assert standings.counting(range(4)) == [0, 1, 2, 3]
+            assert reputations.counting(range(4)) == [0, 1, 2]
+    assert reputations.counting(range(4)) == [0, 1, 2, 3]
 
 
 def test_where_half_contradict_all_count():
     one_F = np_rng(3).normal(size=SIZE)
     told_IF = numpy.stack([one_F, one_F, -one_F, -one_F])
-    standings = Standings()
+    reputations = Reputations()
     for _ in range(MEMORY):
-        standings = standings.after(range(4), signs(told_IF))
-    assert standings.counting(range(4)) == [0, 1, 2, 3]
+        reputations = reputations.after(range(4), signs(told_IF))
+    assert reputations.counting(range(4)) == [0, 1, 2, 3]
 
 
 def test_nobody_is_left_out_before_some_steps_are_over():
-    standings = after(FEWEST - 1, hosts=4, lie=ascending, liars=1)
-    assert standings.counting(range(4)) == [0, 1, 2, 3]
+    reputations = after(FEWEST - 1, hosts=4, lie=ascending, liars=1)
+    assert reputations.counting(range(4)) == [0, 1, 2, 3]
 
 
 def test_a_size_counts_at_most_as_twice_the_median_or_a_quarter_if_its_host_does_not_agree():
     trusted = Reputation(FEWEST, 1000, 1000)
     unlike = Reputation(FEWEST, 0, 1000)
-    standings = Standings({1: trusted, 2: unlike, 3: trusted})
+    reputations = Reputations({1: trusted, 2: unlike, 3: trusted})
     exponent_IK = numpy.array([[7, 0], [7, 5], [10, 6], [33, 33], [33, 33]])
-    bounded = standings.bounds([0, 1, 2, 3, 4], exponent_IK)
+    bounded = reputations.bounds([0, 1, 2, 3, 4], exponent_IK)
     assert bounded.tolist() == [[7, 0], [7, 5], [8, 4], [11, 7], [11, 7]]
     exponent_IK = numpy.array([[7, 0], [7, 5], [33, 33], [33, 33], [9, 5]])
-    bounded = standings.bounds([0, 1, 2, 3, 4], exponent_IK)
+    bounded = reputations.bounds([0, 1, 2, 3, 4], exponent_IK)
     assert bounded.tolist() == [[7, 0], [7, 5], [7, 3], [10, 6], [9, 5]]
-    assert standings.bounds([2], numpy.array([[0, 1]])).tolist() == [[0, 0]]
+    assert reputations.bounds([2], numpy.array([[0, 1]])).tolist() == [[0, 0]]
 
 
 @settings(max_examples=30, deadline=None)
@@ -133,9 +140,9 @@ def test_a_size_counts_at_most_as_twice_the_median_or_a_quarter_if_its_host_does
 def test_the_order_in_which_updates_come_changes_nothing(order, seed):
     told_IF = signs(batches(np_rng(seed), hosts=5))
     told_IF[np_rng(seed).random(told_IF.shape) < 0.1] = 0
-    one = Standings().after(range(5), told_IF)
-    other = Standings().after(order, told_IF[list(order)])
-    assert one.records == other.records
+    one = Reputations().after(range(5), told_IF)
+    other = Reputations().after(order, told_IF[list(order)])
+    assert one.by_origin == other.by_origin
 
 
 # A replica
@@ -243,10 +250,10 @@ def test_signs_that_are_turned_do_not_stop_what_the_others_learn():
     assert float(one @ other / one.norm() / other.norm()) > 0.6
 
 
-def test_what_is_told_can_be_read_with_other_sizes():
+def test_what_is_told_is_its_signs_times_its_sizes_and_may_have_others():
     replica = a_replica()
     told = quantise(replica.telling, np_rng(5).normal(size=replica.subspace.size))[0]
     exponent_K = decode_exponents(replica.telling, told)
     whole_F = decode_coefficients(replica.telling, told)
-    half_F = decode_coefficients(replica.telling, told, exponent_K - 1)
+    half_F = decode_signs(replica.telling, told) * sizes_of(replica.telling, exponent_K - 1)
     assert (2 * half_F == whole_F).all()

@@ -9,18 +9,18 @@ A host tells signs, and one size for each group of slots. A liar can choose both
   agreement with the others is the median over them. In a single step honest hosts contradict each other, too: the
   labels of two batches may pull in opposite directions. Over some steps they agree, and signs that are turned do not.
 
-A host's standing is the sum of its agreements divided by the root of the sum of their mean squares over all hosts. Like
-a t-statistic it needs no scale: chance gives 0 with a spread of one, whatever the model, the rank and the rows. Noise,
-and a direction that several hosts have agreed on, are near 0 as well: the median knows nothing of a minority. Who
-stands below `CONTRADICTS`, and as much below the median host, contradicts until it stands above 0 again. Where half of
-the hosts contradict, nobody knows who is right, and all count.
+A host's *score* is the sum of its agreements divided by the root of the sum of their mean squares over all hosts. Like
+a t-statistic it needs no scale: chance gives 0 with a spread of one, whatever the model, the rank and the rows. Noise
+scores near 0, and so does a direction that several hosts have agreed on: the median knows nothing of a minority.
+Whoever scores below `CONTRADICTS`, and as much below the median host, contradicts until it scores above 0 again. Where
+half of the hosts contradict, nobody knows who is right, and all count.
 
 Signs cannot tell a liar from an honest host whose rows are of another kind: with one label a host, hosts contradict
-each other in every step, and a minority would not be learned from. Such runs set `outvote = false`, and add up what is
+each other in every step, and a minority would not be learned from. Such runs set `clip = "none"`, and add up what is
 told.
 
-All of this is a pure function of what was told of the steps of an epoch, in the order of the steps, in integers. Like
-the moments of Adam it begins anew with every epoch.
+All of this is a pure function of what was told of the steps of an epoch, in the order of the steps, in integers, and in
+roots and quotients that are rounded correctly. Like the moments of Adam it begins anew with every epoch.
 
 Shapes: I hosts, F coefficients of the groups, K groups.
 """
@@ -28,7 +28,7 @@ Shapes: I hosts, F coefficients of the groups, K groups.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median, median_high, median_low
 from typing import Any, NamedTuple
 
 import numpy
@@ -49,7 +49,7 @@ HOSTS_MIN = 3
 """Of two hosts nobody knows who is right: their updates add up as they are."""
 
 AGREES, CONTRADICTS = 0.5, -1.0
-"""Standings."""
+"""Scores."""
 
 CHUNK = 1 << 20
 """Coefficients that are multiplied at a time. Sums of so many ones are exact in float32."""
@@ -73,20 +73,20 @@ class Reputation(NamedTuple):
             square=self.square - self.square // MEMORY + square,
         )
 
-    def judged(self, median_standing: float) -> "Reputation":
-        """median_standing: of all hosts."""
-        is_low = self.steps >= FEWEST and self.standing < min(CONTRADICTS, median_standing + CONTRADICTS)
-        return self._replace(contradicts=is_low or (self.contradicts and self.standing < 0))
+    def judged(self, median_score: float) -> "Reputation":
+        """median_score: of all hosts."""
+        is_low = self.steps >= FEWEST and self.score < min(CONTRADICTS, median_score + CONTRADICTS)
+        return self._replace(contradicts=is_low or (self.contradicts and self.score < 0))
 
     @property
     def slack(self) -> int:
         """By how many powers of two a size may be above the median."""
-        is_trusted = self.steps < FEWEST or self.standing >= AGREES
+        is_trusted = self.steps < FEWEST or self.score >= AGREES
         return 1 if is_trusted else -2
 
     @property
-    def standing(self) -> float:
-        """Roots and quotients are rounded correctly, so this is the same everywhere."""
+    def score(self) -> float:
+        """The same on all hosts, bit for bit."""
         return self.agreement / math.sqrt(self.square) if self.square else 0.0
 
 
@@ -94,32 +94,32 @@ NEW = Reputation()
 
 
 @dataclass(frozen=True, slots=True)
-class Standings:
+class Reputations:
     """Of all hosts, after some steps of an epoch."""
 
-    records: Mapping[OriginId, Reputation] = field(default_factory=dict)
+    by_origin: Mapping[OriginId, Reputation] = field(default_factory=dict)
 
     def of(self, origin: OriginId) -> Reputation:
-        return self.records.get(origin, NEW)
+        return self.by_origin.get(origin, NEW)
 
     def counting(self, origins: Sequence[OriginId]) -> list[OriginId]:
         """Those of these hosts that count in the next step."""
         counting = [origin for origin in origins if not self.of(origin).contradicts]
         return counting if 2 * len(counting) > len(origins) else list(origins)
 
-    def after(self, origins: Sequence[OriginId], sign_IF: Signs) -> "Standings":
-        """The next step. origins: two at least. sign_IF: 1, 0 or -1, as each of them told it."""
+    def after(self, origins: Sequence[OriginId], sign_IF: Signs) -> "Reputations":
+        """The next step. origins: `HOSTS_MIN` at least. sign_IF: 1, 0 or -1, as each of them told it."""
         cosine_II = _cosines(sign_IF)
         counting = set(self.counting(origins))
-        agreements = {
-            origin: _middle([row[other] for other, name in enumerate(origins) if other != at and name in counting])
-            for at, (origin, row) in enumerate(zip(origins, cosine_II, strict=True))
-        }
+        agreements: dict[OriginId, int] = {}
+        for origin, cosine_I in zip(origins, cosine_II, strict=True):
+            others = [one for name, one in zip(origins, cosine_I, strict=True) if name != origin and name in counting]
+            agreements[origin] = (median_low(others) + median_high(others)) // 2  # an integer, so the same everywhere
         square = sum(agreements[origin] ** 2 for origin in counting) // len(counting)
         heard = {origin: self.of(origin).after(agreements[origin], square) for origin in origins}
-        middle = median(heard[origin].standing for origin in counting)
-        judged = {origin: record.judged(middle) for origin, record in heard.items()}
-        return Standings({**self.records, **judged})
+        middle = median(heard[origin].score for origin in counting)
+        judged = {origin: one.judged(middle) for origin, one in heard.items()}
+        return Reputations({**self.by_origin, **judged})
 
     def bounds(self, origins: Sequence[OriginId], exponent_IK: NDArray[Any]) -> NDArray[Any]:
         """(I, K): exponents as they count. origins: those who count, of whom there is one at least."""
@@ -138,11 +138,3 @@ def _cosines(sign_IF: Signs) -> list[list[int]]:
         product_II += (part_IC @ part_IC.T).astype(numpy.int64)
     cosines: list[list[int]] = ((product_II << UNIT_BITS) // size).tolist()
     return cosines
-
-
-def _middle(values: list[int]) -> int:
-    """The median; 0 of none."""
-    if not values:
-        return 0
-    ordered, half = sorted(values), len(values) // 2
-    return (ordered[half] + ordered[-half - 1]) // 2
