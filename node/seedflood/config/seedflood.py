@@ -8,7 +8,7 @@ directions, whose bundles are small, it would be 24 MB.
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from seedflood.config.tables import AlgorithmSettings
 
@@ -70,6 +70,17 @@ class SeedfloodSettings(AlgorithmSettings):
         "unlike kinds, which contradict each other and are honest. A number: no slope, or coefficient, may be larger; "
         "others are refused. Default: others; of slopes none.",
     )
+
+    @field_validator("clip", mode="before")
+    @classmethod
+    def _read_clip(cls, value: object) -> object:
+        """Of two kinds of values pydantic would speak of one."""
+        if isinstance(value, str) and value not in ("others", "none"):
+            try:
+                return float(value)
+            except ValueError:
+                raise ValueError('must be a number, "others" or "none"') from None
+        return value
 
     @model_validator(mode="after")
     def _check_clip(self) -> Self:
