@@ -236,7 +236,7 @@ class Ledger:
         if optimizer == "sgd":
             self.sums[epoch] = after_steps(optimizer, held, told)
             return
-        if optimizer == "sets" and epoch in self._adopted:
+        if epoch in self._adopted:
             return
         begun_with, sums = self._steps.setdefault(epoch, (held, {}))
         for step, one in told.items():

@@ -1,10 +1,8 @@
 """Optimisers of integers: they turn the updates of an epoch's steps into its coefficients.
 
-`sgd` adds them up, in any order. So does `sets`, but what an update adds depends on what else is in its step. What
-comes beside another host's sum adds nothing, as in `StepSum` of the replica. The others go by steps, like Adam there
-(training/seedflood/aggregation.py). The updates of one step may come in any order. But if steps come in another order,
-or a step is applied in two halves, the coefficients differ. The state of an optimiser starts again with each epoch, and
-where another host's sum replaces bundles.
+`sgd` adds them up, in any order. The others go by steps, like Adam in the replica
+(training/seedflood/aggregation.py): whatever comes late is computed at its step, and the later steps again. What comes
+beside another host's sum adds nothing. The state of an optimiser starts again with each epoch.
 
 All coefficients of an epoch are one integer of 512 bits that wraps around.
 """
@@ -12,16 +10,13 @@ All coefficients of an epoch are one integer of 512 bits that wraps around.
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
-OptimizerName = Literal["sgd", "sets", "momentum", "adam"]
+OptimizerName = Literal["sgd", "momentum", "adam"]
 OPTIMIZERS: tuple[OptimizerName, ...] = get_args(OptimizerName)
-ORDERED: tuple[OptimizerName, ...] = ("sgd", "momentum", "adam")
-"""Those that strict windows may have."""
 
 COEFFICIENTS = 8
 COEFFICIENT_MAX = 1 << 63
 _BITS = 64 * COEFFICIENTS
 _MASK = (1 << _BITS) - 1
-_LOWEST = sum(1 << 64 * k for k in range(COEFFICIENTS))
 _HALF = sum(1 << (64 * k + 63) for k in range(COEFFICIENTS))
 
 
@@ -34,8 +29,6 @@ def after_steps(optimizer: OptimizerName, total: int, sums: Mapping[int, int]) -
     """The coefficients after these steps. total: before them. sums: the sum of the updates of each step."""
     if optimizer == "sgd":
         return total + sum(sums.values())
-    if optimizer == "sets":
-        return total + sum(map(_even, sums.values()))
     first = second = 0
     for told in _in_turn(sums):
         first = (5 * first + told) & _MASK
@@ -43,12 +36,6 @@ def after_steps(optimizer: OptimizerName, total: int, sums: Mapping[int, int]) -
             second = (3 * second + told * told) & _MASK
         total = wrapped(total - first * (2 * second + 1))
     return total
-
-
-def _even(told: int) -> int:
-    """The sum of a step without the lowest bit of each coefficient: two odd updates add something else together than
-    one by one."""
-    return told - (told & _LOWEST)
 
 
 def _in_turn(sums: Mapping[int, int]) -> Iterable[int]:

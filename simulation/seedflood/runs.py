@@ -31,7 +31,7 @@ from simulation.seedflood.checks import (
 from simulation.seedflood.faults import SeedfloodChaos
 from simulation.seedflood.host import SeedfloodHost
 from simulation.seedflood.liars import let_lie
-from simulation.seedflood.optimisers import ORDERED, OptimizerName
+from simulation.seedflood.optimisers import OPTIMIZERS, OptimizerName
 from simulation.seedflood.profiles import PROFILES, Profile
 from simulation.seedflood.telling import TELLS, Tell, make_telling
 from simulation.seedflood.world import SeedfloodWorld
@@ -95,19 +95,13 @@ class Plan:
             raise UsageError("--steps must be 1 or more, and a multiple of the local steps, as the refresh period is.")
         if self.participants and self.window != "strict":
             raise UsageError("--participants is for windows that wait for all who measure: choose --window strict.")
-        if self.optimizer not in (None, "sgd", "sets") and self.window != "strict":
-            raise UsageError(
-                f'optimizer "{self.optimizer}" goes by steps, which must be complete: choose --window strict.'
-            )
 
     def drawn(self) -> "Plan":
         """The plan with tell, delay and optimizer drawn from the seed, where they are None."""
         rng = random.Random(f"plan {self.seed}")
         tell, delay = rng.choice(TELLS), rng.choice(DELAYS)
         tell = tell if self.tell is None else self.tell
-        optimizer: OptimizerName = "sgd" if tell == "pairs" else "sets"
-        if self.window == "strict":
-            optimizer = rng.choice(ORDERED)
+        optimizer = rng.choice(OPTIMIZERS)
         return replace(
             self,
             tell=tell,

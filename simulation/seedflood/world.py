@@ -54,7 +54,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
             epoch_bytes=epoch_bytes,
             telling=telling,
             delay=delay,
-            step_reach=None if optimizer in ("sgd", "sets") else COEFFICIENT_MAX,
+            step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
             turn_rounds=turn_rounds,
         )
         relaying = make_keys(seed, clients + relays)[clients:]

@@ -17,14 +17,14 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "5a5b60960e98ca96": {},
-    "3b451bf0e0654163": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "8f8afe9a250f866c": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
+    "a069ca3a6527779e": {},
+    "61a0442d9a10b524": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "780a2abf4ae786c4": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
     | {"model": "facebook/opt-125m"},
-    "3af4028f03565c2d": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "f1ac6d8e636162c4": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "3d2c5e718663c17b": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
-    "f2cce31e7debc38a": {"mode": "gasloc", "task": "lm", "local_steps": 20, "matching": "one"},
+    "977b1e0a6b3557f1": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "c64466bdb51dd2d4": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "3a01b00d163cb6a1": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
+    "050e6838d6d5c0ec": {"mode": "gasloc", "task": "lm", "local_steps": 20, "matching": "one"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 
@@ -146,10 +146,8 @@ def test_no_key_stands_in_two_tables_that_can_be_there_at_once():
 
 def test_a_gradient_has_defaults_of_its_own():
     forward, gradient = SeedfloodSettings(), SeedfloodSettings(estimate="gradient")
-    assert (forward.rank, forward.has_adam) == (32, False)
-    assert (gradient.rank, gradient.has_adam) == (16, True)
     bounded = SeedfloodSettings(estimate="gradient", window="bounded")
-    assert (bounded.rank, bounded.has_adam) == (8, False)
+    assert [one.rank for one in (forward, gradient, bounded)] == [32, 16, 16]
     assert (forward.refresh_period, gradient.refresh_period) == (1000, 100)
 
 

@@ -77,9 +77,9 @@ def test_epochs_are_compacted_and_adopted_under_chaos(monkeypatch):
     assert adopted
 
 
-def test_only_strict_plans_draw_an_optimiser_that_goes_by_steps():
-    drawn = {window: {Plan(window=window, seed=seed).drawn().optimizer for seed in range(20)} for window in WINDOWS}
-    assert drawn == {"strict": {"sgd", "momentum", "adam"}, "bounded": {"sgd", "sets"}, "none": {"sgd", "sets"}}
+@pytest.mark.parametrize("window", WINDOWS)
+def test_plans_draw_any_optimiser(window):
+    assert {Plan(window=window, seed=seed).drawn().optimizer for seed in range(20)} == {"sgd", "momentum", "adam"}
 
 
 def test_epochs_are_short_and_long_unless_the_climate_is_always_the_same():

@@ -19,7 +19,7 @@ from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, PublicKey, Section, Tables, merge, sections_of
 
-RUN_SCHEMA = 8
+RUN_SCHEMA = 9
 """It is counted up when a default changes, or what hosts make of updates: then hosts of the versions before and after
 never link."""
 

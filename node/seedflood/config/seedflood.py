@@ -43,7 +43,7 @@ class SeedfloodSettings(AlgorithmSettings):
         default_factory=lambda known: _default_rank(known),
         ge=1,
         le=1024,
-        description="Columns of each basis. Default: 32; for gradients 16 in strict windows, and 8 in others.",
+        description="Columns of each basis. Default: 32; for gradients 16.",
     )
     refresh_period: int = Field(
         default_factory=lambda known: _whole_rounds(100, known) if _has_gradient(known) else 1000,
@@ -54,8 +54,8 @@ class SeedfloodSettings(AlgorithmSettings):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="Default: by estimate, window, rank and shapes of the model. Of gradients in strict windows, "
-        "how far a step moves a weight matrix along each told coordinate (Frobenius norm).",
+        description="Default: by estimate, window, rank and shapes of the model. Of gradients, how far a step moves a "
+        "weight matrix along each told coordinate (Frobenius norm).",
     )
     stop_after: int | None = Field(
         None,
@@ -66,7 +66,7 @@ class SeedfloodSettings(AlgorithmSettings):
     clip: Annotated[float, Field(ge=1e-4, le=4096)] | Literal["others", "none"] = Field(
         default_factory=lambda known: "others" if _has_gradient(known) else "none",
         description="What bounds an update. others, for gradients of three hosts or more: sizes by the median of a "
-        "step; in strict windows who contradicts the others does not count. none: nothing, for hosts with rows of "
+        "step; who contradicts the others does not count. none: nothing, for hosts with rows of "
         "unlike kinds, which contradict each other and are honest. A number: no slope, or coefficient, may be larger; "
         "others are refused. Default: others; of slopes none.",
     )
@@ -103,11 +103,6 @@ class SeedfloodSettings(AlgorithmSettings):
         if self.participants is not None and self.stop_after is not None:
             raise ValueError("with participants a run cannot stop before its end: take stop_after out, or participants")
         return self
-
-    @property
-    def has_adam(self) -> bool:
-        """Does Adam make a step of what was told? It goes by steps, which must be complete. Else it is the sum."""
-        return self.estimate == "gradient" and self.window == "strict"
 
     @property
     def stop_epochs(self) -> int | None:
@@ -155,9 +150,7 @@ def _has_gradient(known: Mapping[str, Any]) -> bool:
 
 
 def _default_rank(known: Mapping[str, Any]) -> int:
-    if not _has_gradient(known):
-        return 32
-    return 16 if known.get("window") == "strict" else 8
+    return 16 if _has_gradient(known) else 32
 
 
 def _whole_rounds(steps: int, known: Mapping[str, Any]) -> int:

@@ -145,7 +145,7 @@ def _node(subject: Subject, steps: int) -> Iterator[Metric]:
 def _reputations(members: Sequence[MemberView]) -> Iterator[Metric]:
     """Two hosts may have one name, so each sample also has its origin."""
     known = sorted((one.reputation, one.name, fingerprint(one.origin)) for one in members if one.reputation is not None)
-    text = "How far a host agrees with the others, in units of chance; only in strict windows with gradients."
+    text = "How far a host agrees with the others, in units of chance; only with gradients."
     family = GaugeMetricFamily("seedflood_host_reputation", text, labels=["host", "origin"])
     for reputation, name, origin in known[:REPUTATIONS_MAX]:
         family.add_metric([name, origin], reputation)

@@ -28,22 +28,14 @@ def payload_updates(replica, *, steps=STEPS, clients=CLIENTS, seed=0, loss=0.0):
     ]
 
 
-def a_replica(window="strict", **changes):
-    """In strict windows by Adam, in others by the plain sum."""
-    return tiny_replica(
-        **{"estimate": "gradient", "window": window, "learning_rate": 1e-3, "steps": STEPS + 6, **changes}
-    )
-
-
-@pytest.fixture(scope="module", params=["bounded", "strict"])
-def window(request):
-    return request.param
+def a_replica(**changes):
+    return tiny_replica(**{"estimate": "gradient", "learning_rate": 1e-3, "steps": STEPS + 6, **changes})
 
 
 @pytest.fixture(scope="module")
-def expected(window):
+def expected():
     """Updates, digest, weights and sums when every window was applied in turn."""
-    replica = a_replica(window)
+    replica = a_replica()
     updates = payload_updates(replica)
     for step in range(STEPS):
         replica.open_epoch(step // 10)
@@ -53,9 +45,9 @@ def expected(window):
 
 @settings(max_examples=10)
 @given(order=st.integers(0, 10**6), cuts=st.lists(st.integers(0, STEPS * CLIENTS), max_size=4))
-def test_any_order_and_partition_gives_the_same_digest_and_weights(window, expected, order, cuts):
+def test_any_order_and_partition_gives_the_same_digest_and_weights(expected, order, cuts):
     updates, digest, weights, _ = expected
-    replica, shuffled = a_replica(window), permuted(updates, order)
+    replica, shuffled = a_replica(), permuted(updates, order)
     bounds = [0, *sorted(cuts), len(shuffled)]
     for start, end in pairwise(bounds):
         replica.apply(shuffled[start:end])
@@ -87,23 +79,23 @@ def test_before_a_first_step_no_rate_is_halved_below_its_default():
     assert halvings == [0, 1, 4]
 
 
-def test_any_set_of_updates_has_a_digest_of_its_own(window, expected):
+def test_any_set_of_updates_has_a_digest_of_its_own(expected):
     updates, digest, _, _ = expected
-    replica = a_replica(window)
+    replica = a_replica()
     replica.apply(updates[:-1])
     assert replica.digest() != digest
     replica.apply(updates[-1:])
     assert replica.digest() == digest
 
 
-def test_weights_are_those_of_a_dense_reference(window, expected):
+def test_weights_are_those_of_a_dense_reference(expected):
     updates, _, weights, _ = expected
-    replica = a_replica(window)
-    for name, weight in dense_weights(replica, updates, window).items():
+    replica = a_replica()
+    for name, weight in dense_weights(replica, updates).items():
         torch.testing.assert_close(weights[name].double(), weight, rtol=0, atol=1e-5)
 
 
-def dense_weights(replica, updates, window):
+def dense_weights(replica, updates):
     """Every step as `W += U dA V^T` on float64 weights, with the optimiser as the papers write it."""
     subspace, rate = replica.subspace, replica.learning_rate
     weights = {name: parameter.detach().double() for name, parameter in distinct_parameters(tiny_model("opt"))}
@@ -113,12 +105,9 @@ def dense_weights(replica, updates, window):
             told = [decode_coefficients(replica.telling, one.told) for one in updates if one.step == step]
             gradient_F = torch.tensor(told, dtype=torch.float64).sum(dim=0) * 2.0**-22 / CLIENTS
             lr = rate * root(step)
-            if window == "strict":
-                first, second = 0.9 * first + 0.1 * gradient_F, 0.999 * second + 0.001 * gradient_F**2
-                change_F = first / (1 - 0.9**count) / ((second / (1 - 0.999**count)).sqrt() + 1e-8)
-                change_F = change_F / torch.from_numpy(subspace.lengths())
-            else:
-                change_F = gradient_F
+            first, second = 0.9 * first + 0.1 * gradient_F, 0.999 * second + 0.001 * gradient_F**2
+            change_F = first / (1 - 0.9**count) / ((second / (1 - 0.999**count)).sqrt() + 1e-8)
+            change_F = change_F / torch.from_numpy(subspace.lengths())
             for index, slot in enumerate(subspace.slots):
                 basis, change = subspace.basis(epoch, index), subspace.part(-lr * change_F, index)
                 dense = rows_basis(basis) @ change
@@ -126,9 +115,9 @@ def dense_weights(replica, updates, window):
     return weights
 
 
-def test_adopted_sums_and_the_bundles_of_the_open_epoch_are_as_good_as_all_bundles(window, expected):
+def test_adopted_sums_and_the_bundles_of_the_open_epoch_are_as_good_as_all_bundles(expected):
     updates, digest, weights, sums = expected
-    joiner = a_replica(window)
+    joiner = a_replica()
     joiner.apply(updates[:7])
     for epoch in range(2):
         joiner.adopt(epoch, sums[epoch], ())
@@ -138,9 +127,9 @@ def test_adopted_sums_and_the_bundles_of_the_open_epoch_are_as_good_as_all_bundl
     assert_weights_close(joiner.weights(), weights)
 
 
-def test_a_late_update_of_a_folded_epoch_gives_the_weights_of_one_in_time(window, expected):
+def test_a_late_update_of_a_folded_epoch_gives_the_weights_of_one_in_time(expected):
     updates, digest, weights, _ = expected
-    replica = a_replica(window)
+    replica = a_replica()
     late = updates[5]
     replica.apply(update for update in updates if update is not late)
     replica.open_epoch(2)
@@ -149,8 +138,8 @@ def test_a_late_update_of_a_folded_epoch_gives_the_weights_of_one_in_time(window
     assert_weights_close(replica.weights(), weights)
 
 
-def test_a_preview_is_what_applying_gives_and_leaves_no_trace(window):
-    replica, applied = a_replica(window), a_replica(window)
+def test_a_preview_is_what_applying_gives_and_leaves_no_trace():
+    replica, applied = a_replica(), a_replica()
     updates = payload_updates(replica, steps=6)
     for one in (replica, applied):
         one.apply(updates[:6])
@@ -174,9 +163,9 @@ def test_nothing_is_kept_of_steps_that_all_clients_told_of():
         assert not steps.told
 
 
-def test_a_journal_may_give_many_epochs_of_one_origin_before_those_of_the_next(window):
+def test_a_journal_may_give_many_epochs_of_one_origin_before_those_of_the_next():
     steps = 130
-    in_turn, by_origin = a_replica(window, steps=steps), a_replica(window, steps=steps)
+    in_turn, by_origin = a_replica(steps=steps), a_replica(steps=steps)
     updates = payload_updates(in_turn, steps=steps)
     in_turn.apply(updates)
     for origin in range(CLIENTS):
@@ -370,3 +359,19 @@ def test_with_turns_a_first_step_that_most_find_too_long_is_taken_back_after_the
     shuffled.apply(permuted(updates, 5))
     assert shuffled.digest() == replica.digest()
     assert shuffled.halvings == replica.halvings
+
+
+@pytest.mark.parametrize("late", [1, 6, 40])
+def test_a_late_update_takes_about_as_many_steps_as_it_is_late(late):
+    steps = 60
+    replica, in_time = (a_replica(steps=steps, refresh_period=steps) for _ in range(2))
+    updates = payload_updates(replica, steps=steps)
+    in_time.apply(updates)
+    taken, take = [], replica._aggregation._take
+    replica._aggregation._take = lambda point, epoch, step, told: taken.append(step) or take(point, epoch, step, told)
+    for step in range(steps + late):
+        told = [update for update in updates if update.step == (step - late if update.origin else step)]
+        taken.clear()
+        replica.apply(told)
+        assert len(taken) <= 2 * late + 4
+    assert replica.digest() == in_time.digest()

@@ -29,7 +29,7 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
     assert 125e6 < parameters < 126e6
     run = RunSettings.of(estimate="gradient", clients=len(ORIGINS), steps=STEPS)
     settings = run.seedflood
-    assert (settings.rank, settings.has_adam, settings.window) == (16, True, "strict")
+    assert (settings.rank, settings.refresh_period) == (16, 100)
     subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=past_size(run.clients), by_rows=True)
     telling = telling_of(settings, subspace)
     rng = numpy.random.default_rng(1)

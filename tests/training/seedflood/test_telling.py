@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from reference import tiny_replica
 
 from seedflood.config import RunSettings
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, Update
-from seedflood.protocol.seedflood.payload import NOTHING, Coefficients, Pairs, Sparse
+from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.payload import NOTHING, Coefficients, Sparse
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.subspace import Slot, Subspace
-from seedflood.training.seedflood.telling import Reader, decode_coefficients, halved, quantise, tell, telling_of
+from seedflood.training.seedflood.telling import Reader, decode_coefficients, quantise, tell, telling_of
 from simulation.seedflood import telling as telling_by_hand
 
 SLOTS = (16, 4, 1, 9)
@@ -100,16 +100,6 @@ def test_signs_of_many_noisy_gradients_add_up_to_what_is_below_the_noise():
     noisy = (slope_F + drawn.normal(size=slope_F.size).astype(numpy.float32) for _ in range(600))
     total = sum(integers(replica, Update(1, step, told_of(replica, one).told)) for step, one in enumerate(noisy))
     assert (numpy.sign(total) == numpy.sign(slope_F)).mean() > 0.99
-
-
-def test_half_as_much_is_told_of_a_gradient_and_of_a_slope_and_all_of_the_loss():
-    telling = Coefficients((2, 3))
-    told, _ = quantise(telling, numpy.array([8.0, -8.0, 1.0, 1.0, -1e-9]), 0.5)
-    quarter = halved(told, telling, 2)
-    assert (4 * decode_coefficients(telling, quarter)).tolist() == decode_coefficients(telling, told).tolist()
-    assert quarter[-LOSS_BYTES:] == told[-LOSS_BYTES:]
-    assert not decode_coefficients(telling, halved(told, telling, 40)).any()
-    assert [halved((7, slope), Pairs(), 1) for slope in (9, -9, 1)] == [(7, 4), (7, -4), (7, 0)]
 
 
 def test_a_gradient_that_is_not_finite_is_told_as_zero():

@@ -1,7 +1,7 @@
 """What operators see of how the hosts agree (`training.seedflood.reputation`): a figure of each, and who contradicts.
 
 Reputations begin anew with every epoch. So the word of the last epoch is kept of a host until it has told of as many
-steps as a verdict takes. Where windows do not wait, or no gradients are told, nobody has a reputation.
+steps as a verdict takes. Where no gradients are told, nobody has a reputation.
 """
 
 from collections.abc import Callable

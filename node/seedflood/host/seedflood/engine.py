@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy
 import structlog
 
 from seedflood.config import Settings
@@ -36,7 +35,6 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.training.seedflood.control import Control, block_length, voters_of
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.rewarded import TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -44,12 +42,7 @@ from seedflood.transport.texts import plain
 
 TOO_LONG = "the first step would be too long for this model: the learning rate was halved before it"
 UNLEARNED = "the hosts lose more than before: back to the best state, with half the learning rate"
-WORSE = (
-    "the hosts lose more than before, and only strict windows take that back: this host goes on at half its learning "
-    "rate; if it happens again, begin another run with a lower one"
-)
 WORTHLESS = "score: all texts of a step were worth 0 and taught nothing; the model must be right in some already"
-FAST = "the learning rate is more than twice the default, and only strict windows halve one that is too high"
 
 WORDS_CHARACTERS_MAX = 400
 """Of what a model wrote, which may be anything."""
@@ -66,9 +59,6 @@ async def open_seedflood(
     _log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
-    rate, default = trainer.replica.learning_rate, trainer.replica.default_rate
-    if run.seedflood.window != "strict" and rate > 2 * default:
-        hub.tell(FAST, "warning", learning_rate=rate, default=default)
     if node.quantisation is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
         _log.warning(say, dtype=node.dtype)
@@ -96,14 +86,10 @@ class SeedfloodEngine(FloodEngine):
         self._words: Mapping[str, str] = {}
         self._halvings: int | None = None
         """How often the learning rate has been halved; None before the first window of this process."""
-        self._control = Control(numpy.zeros(0, numpy.int64), voters=voters_of(settings.run.clients))
-        """What this host makes of the losses of all, in windows in which hosts cannot act on them together."""
-        self._block = block_length(settings.run.seedflood.refresh_period, settings.run.steps)
 
     @property
     def _rate_halvings(self) -> int:
-        """By all hosts together, and by this one alone."""
-        return (self._halvings or 0) + self.trainer.halvings
+        return self._halvings or 0
 
     @property
     def frame_bytes_max(self) -> int:
@@ -111,7 +97,7 @@ class SeedfloodEngine(FloodEngine):
 
     def assemble(self, shell: Shell, member: Member) -> None:
         run, node, trainer = self._settings.run, self._settings.node, self.trainer
-        step_reach = int(STEP_MAX) if run.seedflood.has_adam else None
+        step_reach = int(STEP_MAX) if run.seedflood.estimate == "gradient" else None
         replica = trainer.replica
         form = Form(replica.epoch_bytes, replica.left_bytes, trainer.telling, step_reach)
         rules = make_rules(run, trainer.base_digest, form)
@@ -158,22 +144,7 @@ class SeedfloodEngine(FloodEngine):
         self._results.evaluate_on_the_way(step)
         if window.steps[0] <= window.steps[1]:
             self._shares.heard(update.origin for update in window.updates)
-            if self._settings.run.seedflood.window != "strict":
-                self._look_for_worse(window)
             self._results.tell_progress(step, self._shell.links, lambda: self._facts(window))
-
-    def _look_for_worse(self, window: ClosedWindow) -> None:
-        """By the newest of what each origin told: where strict windows would go back, this host slows down."""
-        step = window.steps[1]
-        # A slow host is late in every window, so what it tells of earlier steps counts, too.
-        in_order = sorted(window.updates, key=lambda update: update.step)
-        losses = {update.origin: update.loss for update in in_order}
-        control = self._control.hear(losses, self._control.best_F)
-        self._control, back = control.judge(self._block)
-        if back is not None:
-            self.trainer.halvings = self._control.halvings
-            self._hub.history.halvings.append((step, self._rate_halvings))
-            self._hub.tell(WORSE, "warning", step=step, halvings=self._rate_halvings)
 
     def _facts(self, window: ClosedWindow) -> dict[str, Any]:
         """Of the progress, besides what any algorithm has."""

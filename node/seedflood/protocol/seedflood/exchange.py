@@ -183,7 +183,7 @@ class Exchange:
         self._outdate_beside(since)
 
     def _outdate_beside(self, since: float) -> None:
-        if self._holdings.closings.is_any_beside and not self._rules.adds_up:
+        if self._holdings.closings.is_any_beside:
             self.watch.outdate(since)
 
     def compact_again(self) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 from seedflood.errors import ConfigError
 from seedflood.protocol.seedflood.form import Form
 from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX
-from seedflood.protocol.seedflood.payload import PAIRS, Pairs, Telling
+from seedflood.protocol.seedflood.payload import PAIRS, Telling
 from seedflood.protocol.seedflood.turns import Turns
 from seedflood.protocol.swarm.rules import SwarmRules
 
@@ -57,12 +57,6 @@ class Rules(SwarmRules):
     @property
     def form(self) -> bytes:
         return Form(self.epoch_bytes, self.left_bytes, self.telling, self.step_reach).pack()
-
-    @property
-    def adds_up(self) -> bool:
-        """Does an update add the same to an epoch whatever else was told? Not if steps are read as sets or in their
-        order."""
-        return self.window != "strict" and isinstance(self.telling, Pairs)
 
     @property
     def ahead_steps(self) -> int:

@@ -1,17 +1,14 @@
-"""From updates to the coefficients of their epoch: a sum, or what an optimiser makes of the sums of its steps.
+"""From updates to the coefficients of their epoch: what an optimiser makes of the sums of its steps, or these sums.
 
-`PlainSum`, where windows do not wait for everyone: C, with the increments `A = -(learning_rate / clients) C 2^-unit`.
-Any update may come at any time.
+`Stepwise`: the coefficients C, or the increments A as integers if there is an optimiser, are a pure function of what
+was told of all steps, whenever it came. If an update comes late for a step, the later steps are computed again, from
+the last mark before it. Updates are kept while something may come for their step; once all clients have told of it,
+nothing can. All but the newest epochs are put aside in a file, because a journal may give everything of one origin
+before it gives the next one. An epoch that was adopted begins with what was adopted: its steps are over.
 
-`StepSum`, if what is told is bounded by what the others told (`clip`): C as well, but what an update adds depends on
-the other updates of its step (`reputation`).
-
-`Stepwise`, in strict windows: C, or A itself as integers if there is an optimiser, as a pure function of what was told
-of all steps. If an update comes late for a step, the later steps are computed again. Updates are kept while something
-may come for their step; once all clients have told of it, nothing can. All but the newest epochs are put aside in a
-file, because a journal may give everything of one origin before it gives the next one. An epoch that was adopted begins
-with what was adopted: its steps are over. `control` may take an epoch back to where it was best, and halve the rate of
-all later steps, or of all steps; or take whole epochs back; or end the run.
+`control` may take an epoch back to where it was best, and halve the rate of all later steps, or of all steps. In strict
+windows it may also take whole epochs back, or end the run. In other windows an epoch leaves nothing to the next one:
+hosts may lack different updates of it when they vote on the sum of the next one.
 
 Shapes: F coefficients, E numbers of an epoch (subspace.py).
 """
@@ -49,154 +46,28 @@ from seedflood.training.seedflood.shelf import Shelf, Shelved
 from seedflood.training.seedflood.subspace import Subspace
 from seedflood.training.seedflood.telling import Reader
 
-KEPT_EPOCHS = 8
-"""How many epochs have their updates in memory. In strict windows only a journal gives anything for older ones."""
-
-KEPT_OPEN = 2
-"""The same in other windows."""
+KEPT_EPOCHS = 2
+"""How many epochs have their updates in memory: the open one, and one for which something may come late."""
 
 
 def make_aggregation(
     run: RunSettings, subspace: Subspace, telling: Telling, default_rate: float, folder: Path | None
-) -> "Aggregation":
+) -> "Stepwise":
     """default_rate: the learning rate of a run that names none. folder: where old epochs are put aside."""
     settings = run.seedflood
     learning_rate = settings.learning_rate or default_rate
-    is_outvoting = settings.clip == "others"
-    reader, factor = Reader(telling, subspace, outvote=is_outvoting), factor_of(run)
+    reader, factor = Reader(telling, subspace, outvote=settings.clip == "others"), factor_of(run)
     unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
-    if settings.window != "strict":
-        unit = -learning_rate / run.clients * 2.0**-unit_bits
-        if is_outvoting:
-            return StepSum(reader, factor, unit, Shelf(folder), run)
-        return PlainSum(reader, factor, unit)
     told = run.clients / settings.turn_rounds(run.clients)
     optimiser, unit = None, -learning_rate / told * 2.0**-unit_bits
-    if settings.has_adam:
+    if settings.estimate == "gradient":
         optimiser = Adam(learning_rate, 2.0**-unit_bits / told, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
     return Stepwise(unit, reader, factor, optimiser, Shelf(folder), run, learning_rate / default_rate)
 
 
-class PlainSum:
-    """The sum of the updates: exact, and the same in any order. Each integer is multiplied with the factor of its step
-    (`schedule`). unit: increments are coefficients times this."""
-
-    def __init__(self, reader: Reader, factor: Factor, unit: float) -> None:
-        self.unit = unit
-        self._reader = reader
-        self._factor = factor
-
-    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        sum_E = held_E.clone()
-        self._reader.add(sum_E, epoch, updates, [self._factor(update.step) for update in updates])
-        return sum_E
-
-    note = preview = adopted = changed
-    """Nothing is remembered, so it does not matter what the numbers without these updates stand for."""
-
-    def reputations(self, _epoch: int) -> Reputations:
-        return Reputations()
-
-
 _Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
 """What the origins told of one step."""
-
-
-class StepSum:
-    """The sum of steps, each read as a function of the set of its updates: sizes are bounded by their median. The same
-    in any order. unit: increments are coefficients times this.
-
-    A sum that was adopted stands for the whole epoch: what comes beside it does not count. Nothing bounds what one host
-    tells alone.
-    """
-
-    def __init__(self, reader: Reader, factor: Factor, unit: float, shelf: Shelf, run: RunSettings) -> None:
-        self.unit = unit
-        self._reader = reader
-        self._factor = factor
-        self._shelf = shelf
-        self._clients = run.clients
-        self._steps_of_epoch = run.seedflood.refresh_period
-        self._told: dict[int, dict[int, _Heard]] = {}
-        """By epoch and step: what is in the numbers, or noted."""
-        self._places: dict[int, Shelved] = {}
-        """The epochs that were put aside, and where they are."""
-        self._noted: set[int] = set()
-        """The epochs of which the numbers lack something that was told."""
-        self._final: set[int] = set()
-        """The epochs that stay as they are: a sum was adopted, or all clients have told of all steps."""
-
-    def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], _past: Past) -> Tensor:
-        """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
-        if epoch not in self._final:
-            self._told[epoch] = _with(self._told_of(epoch), updates)
-            self._noted.add(epoch)
-        return held_E
-
-    def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        """The numbers of an epoch with these updates. held_E: without them, as they were returned last."""
-        if epoch in self._final:
-            return held_E
-        sum_E = self.preview(epoch, held_E, updates, past)
-        told = self._told[epoch] = _with(self._told_of(epoch), updates)
-        self._noted.discard(epoch)
-        if len(told) == self._steps_of_epoch and all(len(heard) >= self._clients for heard in told.values()):
-            self._settle(epoch)
-        return sum_E
-
-    def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], _past: Past) -> Tensor:
-        """What `changed` would return, but nothing is changed."""
-        if epoch in self._final:
-            return held_E
-        told = self._told_of(epoch)
-        if epoch in self._noted:  # the numbers are behind what was told, so all steps are read
-            sum_E, before = self._reader.subspace.zeros(), {}
-            after = _with(told, updates)
-        else:
-            sum_E, before = held_E.clone(), told
-            after = {step: {**told.get(step, {}), **news} for step, news in _with({}, updates).items()}
-        for step, heard in after.items():
-            sum_E -= self._read(epoch, step, before.get(step, {}))
-            sum_E += self._read(epoch, step, heard)
-        return sum_E
-
-    def adopted(self, epoch: int, held_E: Tensor, _updates: Sequence[Update], _past: Past) -> Tensor:
-        """The numbers of an epoch when a sum takes the place of what it had."""
-        self._settle(epoch)
-        return held_E
-
-    def reputations(self, _epoch: int) -> Reputations:
-        return Reputations()
-
-    def _read(self, epoch: int, step: int, heard: _Heard) -> Tensor:
-        sum_E = self._reader.subspace.zeros()
-        updates = [Update(origin, step, told) for origin, told in heard.items()]
-        self._reader.add_step(sum_E, epoch, updates, Reputations(), self._factor(step))
-        return sum_E
-
-    def _settle(self, epoch: int) -> None:
-        self._told.pop(epoch, None)
-        self._places.pop(epoch, None)
-        self._noted.discard(epoch)
-        self._final.add(epoch)
-
-    def _told_of(self, epoch: int) -> dict[int, _Heard]:
-        """What was told of an epoch. Only the newest ones are in memory."""
-        if epoch not in self._told:
-            place = self._places.pop(epoch, None)
-            self._told[epoch] = {} if place is None else _FILED_STEPS.validate_json(self._shelf.read(place))
-            for oldest in sorted(self._told)[:-KEPT_OPEN]:
-                if oldest != epoch:
-                    self._put_aside(oldest)
-        return self._told[epoch]
-
-    def _put_aside(self, epoch: int) -> None:
-        """It stays in memory if there is no space for it."""
-        place = self._shelf.put(_FILED_STEPS.dump_json(self._told[epoch]))
-        if place is not None:
-            self._places[epoch] = place
-            del self._told[epoch]
 
 
 class _Point(NamedTuple):
@@ -231,20 +102,31 @@ class _Steps:
     """One epoch. past: what was left to it; None if it began with a sum. settled: after all steps below
     `settled_before`, for which nothing more can come.
 
-    told: of later steps, as it came. latest: after all of them; None if it has to be computed.
+    told: of later steps, as it came. marks: where the epoch was before some of these steps, and after the last one. No
+    marks: all of them have to be computed.
     """
 
     past: Past | None
     settled: _Point
     settled_before: int
-    latest: _Point | None = None
     told: dict[int, _Heard] = field(default_factory=dict)
+    marks: dict[int, _Point] = field(default_factory=dict)
+
+    @property
+    def latest(self) -> _Point:
+        """After all steps that were computed."""
+        return self.mark_before(max(self.marks, default=self.settled_before))[1]
+
+    def mark_before(self, step: int) -> tuple[int, _Point]:
+        """The last mark at or before a step, and where that is. Without one all that is told comes after `settled`."""
+        at = max((mark for mark in self.marks if mark <= step), default=0)
+        return at, self.marks.get(at, self.settled)
 
 
 @dataclass(eq=False, repr=False)
 class Stepwise:
-    """Coefficients by steps, each by an optimiser or, without one, as it was told. unit: see `PlainSum`. defaults:
-    how many times its default the learning rate is."""
+    """Coefficients by steps, each by an optimiser or, without one, as it was told. unit: increments are coefficients
+    times this. defaults: how many times its default the learning rate is."""
 
     unit: float
     _reader: Reader
@@ -261,6 +143,8 @@ class Stepwise:
 
     def __post_init__(self, run: RunSettings) -> None:
         self._size = self._reader.subspace.size
+        self._is_chained = self._reader.subspace.numbers > self._size
+        """Does an epoch leave something to the next one?"""
         self._refresh_period = run.seedflood.refresh_period
         self._stop_epochs = run.seedflood.stop_epochs
         self._steps_of_run = run.steps
@@ -275,28 +159,45 @@ class Stepwise:
     def note(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
         steps = self._steps(epoch, held_E, past)
-        steps.told = _with(steps.told, updates)
+        if not self._is_closed(steps):
+            steps.told = _with(steps.told, updates)
+            steps.marks = {}
         return held_E
 
     def changed(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """The numbers of an epoch with these updates. held_E: without them, as they were returned last. past: what the
         epochs before it leave."""
         steps = self._steps(epoch, held_E, past)
-        newest = max(steps.told, default=steps.settled_before - 1)
+        if self._is_closed(steps):
+            return held_E
         steps.told = _with(steps.told, updates)
-        if steps.latest is not None and min((update.step for update in updates), default=newest) > newest:
-            news = {step: told for step, told in steps.told.items() if step > newest}
-            latest = self._go(steps.latest, epoch, news)
-        else:
-            latest = self._go(steps.settled, epoch, steps.told)
-        steps.latest = latest
-        self._settle(epoch, steps, latest)
+        first = min((update.step for update in updates), default=steps.settled_before)
+        latest = self._compute(epoch, steps, first)
+        self._settle(epoch, steps)
         return latest.numbers(len(held_E))
 
     def preview(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """What `changed` would return, but nothing is changed."""
         steps = self._steps(epoch, held_E, past)
-        return self._go(steps.settled, epoch, _with(steps.told, updates)).numbers(len(held_E))
+        if self._is_closed(steps):
+            return held_E
+        first = min((update.step for update in updates), default=steps.settled_before)
+        at, point = steps.mark_before(first)
+        told = _with(steps.told, updates)
+        later = {step: heard for step, heard in told.items() if step >= at}
+        return self._go(point, epoch, later).numbers(len(held_E))
+
+    def _compute(self, epoch: int, steps: _Steps, first: int) -> _Point:
+        """Where the epoch is after all steps, of which those from `first` on are to be computed."""
+        at, point = steps.mark_before(first)
+        marks = {step: mark for step, mark in steps.marks.items() if step <= at}
+        for step in sorted(step for step in steps.told if step >= at):
+            marks[step] = point
+            point = self._take(point, epoch, step, steps.told[step])
+            at = step + 1
+        marks[at] = point
+        steps.marks = {step: mark for step, mark in marks.items() if _is_kept(at - step, step)}
+        return point
 
     def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
         """The numbers of an epoch when a sum (held_E) and these updates take the place of what it had."""
@@ -308,7 +209,12 @@ class Stepwise:
     def reputations(self, epoch: int) -> Reputations:
         """Of the hosts, after all that was told of an epoch in memory."""
         steps = self._epochs.get(epoch)
-        return steps.latest.reputations if steps is not None and steps.latest is not None else Reputations()
+        return Reputations() if steps is None else steps.latest.reputations
+
+    def halvings(self, epoch: int) -> int:
+        """How often the rate was halved, after all that was told of an epoch in memory."""
+        steps = self._epochs.get(epoch)
+        return 0 if steps is None else steps.latest.control.halvings
 
     def _steps(self, epoch: int, held_E: Tensor, past: Past) -> _Steps:
         """The steps of an epoch. It begins again if it began with another past, and all of its updates are here."""
@@ -324,7 +230,7 @@ class Stepwise:
         is_all_here = steps.settled_before == epoch * self._refresh_period
         if steps.past not in (past, None) and is_all_here:
             again = self._begin(epoch, self._reader.subspace.zeros(), past)
-            again.told, again.latest = steps.told, self._go(again.settled, epoch, steps.told)
+            again.told = steps.told
             self._epochs[epoch] = again
         return self._epochs[epoch]
 
@@ -333,14 +239,19 @@ class Stepwise:
         held_F, is_sum = held_E[: self._size].numpy(), bool(held_E.any())
         before = Past.read(held_E[self._size :].tolist()) if is_sum else past
         point = _Point(begin(held_F), Control(held_F, before.halvings, voters=self._voters), before, is_sum)
-        return _Steps(None if is_sum else past, point, epoch * self._refresh_period, point)
+        return _Steps(None if is_sum else past, point, epoch * self._refresh_period)
+
+    def _is_closed(self, steps: _Steps) -> bool:
+        """Beside a sum nothing counts that an optimiser would make a step of: it would be the step of one host, which
+        nothing bounds."""
+        return steps.past is None and self._optimiser is not None
 
     def _put_aside(self, epoch: int) -> None:
         """Puts an epoch aside, or drops it if nothing more can come for it. It stays in memory if there is no space for
         it."""
         steps = self._epochs[epoch]
         if steps.settled_before < (epoch + 1) * self._refresh_period:
-            place = self._shelf.put(_FILED.dump_json(steps, exclude={"latest"}))
+            place = self._shelf.put(_FILED.dump_json(steps, exclude={"marks"}))
             if place is None:
                 return
             self._places[epoch] = place
@@ -399,25 +310,31 @@ class Stepwise:
         following = self._reader.add_step(sum_E, epoch, updates, reputations)
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state, following
 
-    def _settle(self, epoch: int, steps: _Steps, latest: _Point) -> None:
+    def _settle(self, epoch: int, steps: _Steps) -> None:
         """Closes the turns, or without them the steps, about which all clients have told, up to the first gap; none
         while the epoch's past may change."""
-        if epoch - 1 not in self._final:
+        if self._is_chained and epoch - 1 not in self._final:
             return
         over: dict[int, _Heard] = {}
-        turn = range(steps.settled_before, steps.settled_before + self._turn)
+        before = steps.settled_before
+        turn = range(before, before + self._turn)
         while sum(len(steps.told.get(step, ())) for step in turn) == self._told_in_turn:
             over |= {step: steps.told.pop(step) for step in sorted(steps.told) if step < turn.stop}
-            steps.settled_before = turn.stop
-            turn = range(turn.stop, turn.stop + self._turn)
+            before = turn.stop
+            turn = range(before, before + self._turn)
         if over:
-            steps.settled = self._go(steps.settled, epoch, over) if steps.told else latest
-        if steps.settled_before == (epoch + 1) * self._refresh_period:
+            at, point = steps.mark_before(before)
+            later = {step: heard for step, heard in over.items() if step >= at}
+            steps.settled, steps.settled_before = self._go(point, epoch, later), before
+            steps.marks = {step: mark for step, mark in steps.marks.items() if step > before}
+        if before == (epoch + 1) * self._refresh_period:
             self._final.add(epoch)
 
 
-Aggregation = PlainSum | StepSum | Stepwise
-"""Computes the coefficients of epochs."""
+def _is_kept(age: int, step: int) -> bool:
+    """Does the mark before a step stay when the epoch is `age` steps further? Of those that are old, fewer: so what
+    comes late takes at most about twice as many steps as it is late, and an epoch has few marks."""
+    return step % (1 << max(0, age.bit_length() - 1)) == 0
 
 
 def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _Heard]:
@@ -428,5 +345,5 @@ def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _H
     return {**told, **{step: {**told.get(step, {}), **more} for step, more in added.items()}}
 
 
-_FILED, _FILED_STEPS = TypeAdapter(_Steps), TypeAdapter(dict[int, _Heard])
+_FILED = TypeAdapter(_Steps)
 """To JSON for a file of this process, and back."""

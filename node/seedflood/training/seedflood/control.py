@@ -46,11 +46,10 @@ what came late for that epoch before they end.
 
 By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
 
-All this is of strict windows. In other windows hosts hold a step at different times, and what is certified tells no
-losses: there each host judges alone, by the same blocks of what it heard, and tells half as much from then on
-(`host/seedflood/engine`). Nothing is taken back, and a process that starts again begins with whole numbers. Hosts may
-be heard late, or not in each block. So an origin that was not in the best block is compared with the first block in
-which it was. A block that cannot be compared decides nothing, and the worse blocks before it still count.
+In windows that do not wait all of this is of one epoch: nothing is left to the next one (`aggregation`), which begins
+with the whole rate. There hosts may be heard late, or not in each block. So an origin that was not in the best block is
+compared with the first block in which it was. A block that cannot be compared decides nothing, and the worse blocks
+before it still count.
 
 Shapes: F coefficients, L numbers that an epoch leaves to the next one (subspace.py).
 """
@@ -251,7 +250,9 @@ class Past:
 
     @staticmethod
     def read(listed: Sequence[int]) -> "Past":
-        """Undoes `listed`. A sum of others may say anything."""
+        """Undoes `listed`; of no integers nothing is left. A sum of others may say anything."""
+        if not listed:
+            return Past()
         halvings, best, back, *rows = listed
         columns = zip(*(iter(rows),) * 4, strict=True)
         losses = {origin % (1 << 64): Lost(*sums) for origin, *sums in columns if sums[0] > 0}

@@ -1,7 +1,8 @@
 """Adam (arXiv 1412.6980) on the coefficients of an epoch, the same on every host.
 
 It goes by steps: after step t the state is a pure function of what all origins told of steps 0..t, in whatever order
-that came. So it needs complete steps (strict windows), and hosts that hold the same have the same state.
+that came. So hosts that hold the same have the same state. If something comes late for a step, the later steps are
+computed again (`aggregation`).
 
 The state must be equal bit for bit, because digests are compared. So it is computed in float64, one IEEE 754 operation
 at a time, by numpy functions that work element by element: addition, subtraction, multiplication, division and square

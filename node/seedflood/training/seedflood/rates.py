@@ -25,9 +25,6 @@ makes the weights walk at random where nothing is left to learn, because moments
 **Reward**: an eighth. With a sixteenth less is learned, with a fifth no more (25 November, later that night). Too high
 a rate teaches texts of which none is worth anything, and then nothing is left to learn from: with a quarter a model
 that was pre-trained with large batches, and so bears less noise, fell from 0.284 to 0.134 within 10 steps.
-
-**Gradients with the plain sum**: 200 / number of parameters; it is too much for a model of 117 k, so below 2.6 M
-parameters it is 0.125 / sqrt(number of parameters) (24 November, night).
 """
 
 import math
@@ -35,12 +32,16 @@ from collections.abc import Sequence
 
 from seedflood.config import SeedfloodSettings
 
-DIRECTION_RATES, GRADIENT_RATES = (1000.0, 0.372), (200.0, 0.125)
-"""The rates of steps along seeded directions, and of gradients with the plain sum: times the number of parameters, and
-in small models times the root of it. Such steps move all weights."""
+DIRECTION_RATES = 1000.0, 0.372
+"""The rates of steps along seeded directions: times the number of parameters, and in small models times the root of it.
+Such steps move all weights."""
 
 ADAM_RATE = 4.0
 """The rate of Adam, times the root of (matrices x rank^3)."""
+
+LATE_PART = 1 / 2
+"""Of the rate of Adam in windows that do not wait: what comes some rounds late was measured at other weights. At the
+whole rate one of two runs of tiny-opt was at chance where all updates came 0 to 8 rounds late (29 November)."""
 
 REWARD_PART = 1 / 8
 """Of the rate for rows that tell what is right."""
@@ -54,8 +55,9 @@ def default_learning_rate(
     if task == "reward":
         return default_learning_rate(settings, shapes) * REWARD_PART
     parameters_count = sum(map(math.prod, shapes))
-    if settings.has_adam:
+    if settings.estimate == "gradient":
         matrices = sum(len(shape) == 2 for shape in shapes)
-        return ADAM_RATE / math.sqrt(max(1, matrices) * settings.rank**3)  # exact: a root is rounded correctly
-    by_number, by_root = GRADIENT_RATES if settings.estimate == "gradient" else DIRECTION_RATES
+        rate = ADAM_RATE / math.sqrt(max(1, matrices) * settings.rank**3)  # exact: a root is rounded correctly
+        return rate if settings.window == "strict" else rate * LATE_PART
+    by_number, by_root = DIRECTION_RATES
     return min(by_number / parameters_count, by_root / math.sqrt(parameters_count))

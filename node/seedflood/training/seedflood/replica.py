@@ -79,8 +79,8 @@ class Replica:
         shapes = [slot.slot.shape for slot in self.slots]
         self.default_rate = default_learning_rate(settings, shapes, run.objective.task)
         self.learning_rate = settings.learning_rate or self.default_rate
-        left = past_size(run.clients if settings.window == "strict" else 0)
         slots, has_gradients = [slot.slot for slot in self.slots], settings.estimate == "gradient"
+        left = past_size(run.clients) if settings.window == "strict" else 0
         self.subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=left, by_rows=has_gradients)
         if has_gradients:
             masters = [self._master(slot.slot.name, slot.parameter) for slot in self.slots]
@@ -114,7 +114,8 @@ class Replica:
     @property
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
-        return self._coefficients.past_before(self.epoch + 1).halvings
+        left = self._coefficients.past_before(self.epoch + 1).halvings
+        return max(left, self._aggregation.halvings(self.epoch))
 
     @property
     def reputations(self) -> Reputations:

@@ -91,15 +91,6 @@ def quantise(telling: Coefficients, wanted_F: Floats, loss: float = 0.0) -> tupl
     return exponent_K.tobytes() + bits.tobytes() + rows + encode_loss(to_told_loss(loss)), is_clipped
 
 
-def halved(told: Told, telling: Telling, times: int) -> Told:
-    """The same with numbers that were halved so many times. What was lost stays."""
-    if isinstance(telling, Coefficients):
-        payload, exponents = _payload(told), telling.exponents
-        return bytes(max(0, one - times) for one in payload[:exponents]) + payload[exponents:]
-    assert isinstance(told, tuple), "this run tells pairs"
-    return told[0], int(told[1] / 2**times)
-
-
 def _largest(wanted_YX: Floats, most: int) -> Integers:
     """The numbers of the rows with the largest coefficients, in ascending order; none that is zero."""
     size_Y = numpy.abs(wanted_YX).sum(axis=1)

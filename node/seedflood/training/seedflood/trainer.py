@@ -7,7 +7,7 @@ Not safe for threads: from loading on, the compute thread owns it.
 import copy
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
 from seedflood.training.seedflood.schedule import ONE, factor_of
-from seedflood.training.seedflood.telling import halved, tell
+from seedflood.training.seedflood.telling import tell
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
 
@@ -81,8 +81,6 @@ class Trainer:
         self._rate, self._factor = self.replica.learning_rate, factor_of(run)
         self.telling = self.replica.telling
         """The form of what is told of a step; whoever receives updates checks it."""
-        self.halvings = 0
-        """Of what this origin tells: it slows down alone where hosts cannot decide it together (`control`)."""
         self._early: dict[int, Texts] = {}
         """By the steps for which they were written."""
 
@@ -112,7 +110,7 @@ class Trainer:
             seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
             batch = self.task.batch(origin, step)
             together = self.replica.measure_together(step, seeds, self.task.objective, batch, by)
-            measured = list(map(self._slowed, together))
+            measured = together
         else:
             measured = self._measure_in_turn(origin, step, count)
         early_seconds = self._early[step].seconds if step in self._early else 0.0
@@ -185,14 +183,11 @@ class Trainer:
         for one in range(step, step + count):
             if own:
                 self.replica.preview(own)
-            measured.append(self._slowed(self._measure_one(origin, one)))
+            measured.append(self._measure_one(origin, one))
             own.append(Update(origin, one, measured[-1].told))
         if count > 1:
             self.replica.preview(())
         return measured
-
-    def _slowed(self, measured: Measurement) -> Measurement:
-        return replace(measured, told=halved(measured.told, self.telling, self.halvings))
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
         objective, batch = self.task.objective, self.task.batch(origin, step)
