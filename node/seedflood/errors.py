@@ -52,10 +52,6 @@ class BindError(SeedfloodError):
     exit_code = ExitCode.UNAVAILABLE
 
 
-class RouterError(SeedfloodError):
-    """No router passes the listening port on to this host, which can still dial."""
-
-
 class JournalError(SeedfloodError):
     """The disk's fault: the journal cannot be opened, read or written."""
 

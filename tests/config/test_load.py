@@ -12,7 +12,6 @@ from seedflood.config import (
     check_export,
     check_folders,
     check_place,
-    checks,
     divide_data,
     is_loopback,
     load_course,
@@ -228,8 +227,8 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[[peers]]\nadress = "10.0.0.2:7070"\n', ['[peers] has no key "adress"', 'did you mean "address"']),
         ('[[peers]]\naddress = "::1:7070"\n', ['"::1:7070"', '"[fd00::2]:7070"']),
         ('[node]\nname = "a b"\n', ['[node] "name"', "letters, digits", "it is 'a b'"]),
-        ('[node]\nlisten = "upnp:0"\n', ['"upnp:0" names no port', '"upnp:7070"']),
-        ('[node]\nlisten = "upnp"\n', ['"upnp"', "host:port"]),
+        ('[node]\nlisten = "nowhere"\n', ['"nowhere"', "host:port"]),
+        ('[node]\nlisten = "upnp:7070"\n', ['"upnp:7070" is no address', '"0.0.0.0:7070"', "in the router by hand"]),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
         ('[node]\ndevice = "gpu"\n', ['"gpu" is no device', '"cuda:1"']),
         ("[run]\nbatch_size = 100000000\n", ["batch_size", "65536"]),
@@ -359,16 +358,6 @@ def test_a_relay_needs_neither_model_nor_rows(write, tmp_path):
     check_folders(load_settings(write(run + '[node]\nrole = "relay"\n')))
     with pytest.raises(ConfigError, match="none"):
         check_folders(load_settings(write(run)))
-
-
-def test_a_router_is_asked_only_with_the_extra_for_it(write, monkeypatch):
-    settings = load_settings(write('[node]\nlisten = "upnp:7070"\nrole = "relay"\n'))
-    assert (settings.node.listen_address, settings.node.asks_router) == ("0.0.0.0:7070", True)
-    plain = load_settings(write('[node]\nlisten = "10.0.0.2:7070"\n')).node
-    assert (plain.listen_address, plain.asks_router) == ("10.0.0.2:7070", False)
-    monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"needs the package miniupnpc: install seedflood\[upnp\]\.$"):
-        check_folders(settings)
 
 
 def test_pins_are_the_keys_of_some_peers(write):

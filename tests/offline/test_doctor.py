@@ -13,8 +13,8 @@ import grpc
 import pytest
 
 from seedflood import cli
-from seedflood.config import checks, load_settings, spell
-from seedflood.errors import ExitCode, RouterError
+from seedflood.config import load_settings, spell
+from seedflood.errors import ExitCode
 from seedflood.host.places import LOCK_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.offline import doctor
@@ -23,7 +23,6 @@ from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.storage.journal import Journal
 from seedflood.training import models
 from seedflood.transport import certificates
-from seedflood.transport.mapping import NO_ROUTER
 
 RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
 GASLOC = {"mode": "gasloc", "objective": {"task": "lm", "max_length": 32}, "train_examples": 512}
@@ -118,33 +117,6 @@ def test_a_port_that_is_used_is_told(examine):
         code, levels, texts = examine(node={"listen": f"127.0.0.1:{other.getsockname()[1]}"})
     assert (code, levels["port"]) == (ExitCode.UNAVAILABLE, "bad")
     assert "choose another port, in [node] listen" in texts["port"]
-
-
-@pytest.mark.parametrize(
-    ("found", "level", "words"),
-    [
-        ("11.77.0.1:7070", "ok", "others will reach this host at 11.77.0.1:7070"),
-        (RouterError(NO_ROUTER), "note", "or forward the port by hand"),
-    ],
-)
-def test_a_router_is_asked_what_it_would_pass_on_if_the_settings_say_so(examine, monkeypatch, found, level, words):
-    class MadeUp:
-        def __init__(self, port):
-            assert port == 7070
-
-        def look(self):
-            if isinstance(found, RouterError):
-                raise found
-            return found
-
-    monkeypatch.setattr(checks, "find_spec", lambda name: True)
-    monkeypatch.setattr(doctor, "_step", lambda settings: ())
-    monkeypatch.setattr(doctor, "_port", lambda address, state: doctor.Check("port", "ok", address))
-    monkeypatch.setattr(doctor, "Router", MadeUp)
-    code, levels, texts = examine(node={"listen": "upnp:7070"})
-    assert (code, levels["router"], texts["port"]) == (0, level, "0.0.0.0:7070")
-    assert words in texts["router"]
-    assert "router" not in examine()[1]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 PORT = 7070
 
 BLOCK = "11.77.0"
-"""Of the switches. It is public, because no router opens ports at a private address."""
+"""Of the switches."""
 
 OVERLAY_MTU = 1280
 """Of WireGuard and its kin, at least."""
@@ -32,11 +32,6 @@ OVERLAY_PORT = 51820
 
 LARGE = 800
 """Bytes of a packet."""
-
-MAPPED = "MINIUPNPD"
-"""Where miniupnpd keeps, in each table, which ports a router passes on."""
-
-LEGACY_TABLES = "nat", "mangle", "filter"
 
 NAMES = "seedflood-"
 """Of namespaces: then the test process, then a number."""
@@ -90,25 +85,7 @@ class Network:
     def attach_behind_nat(self, side: int, *, mtu: int = 1500) -> str:
         """One more host, behind a router of its own on this side: its namespace. It reaches everyone under the address
         of the router, and nobody reaches it. All of them have the same address at home."""
-        return self._attach_behind_nat(side, mtu)[0]
-
-    def attach_behind_upnp(self, side: int) -> tuple[str, str, str]:
-        """The same, but the router passes ports on if it is asked to: the namespace of the host, the address of the
-        router with the port, and its namespace."""
-        home, address, router = self._attach_behind_nat(side, 1500)
-        device = f"port{self._hosts}"
-        for table in LEGACY_TABLES:
-            _run(*inside(router), "iptables-legacy", "-t", table, "-N", MAPPED)
-        _run(*inside(router), "iptables-legacy", "-t", "nat", "-N", f"{MAPPED}-POSTROUTING")
-        _run(*inside(router), "iptables-legacy", "-t", "nat", "-A", "PREROUTING", "-i", device, "-j", MAPPED)
-        _run(*inside(router), "iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT")
-        words = ("-d", "-S", "-f", "/dev/null", "-P", f"/run/{router}.pid", "-i", device, "-a", "home")
-        self._serve(router, "HTTP listening", "miniupnpd", *words)
-        return home, address, router
-
-    def _attach_behind_nat(self, side: int, mtu: int) -> tuple[str, str, str]:
-        """The namespace of the host, the address of its router, and the namespace of that."""
-        address, router = self.attach(side)
+        _, router = self.attach(side)
         number = self._hosts
         home = self._make_space(f"home{number}")
         _ip("link", "add", "home", "netns", router, "type", "veth", "peer", "name", "router", "netns", home)
@@ -125,7 +102,7 @@ class Network:
             ("-P", "FORWARD", "DROP"),
         ):
             _run(*inside(router), "iptables", *rule)
-        return home, address, router
+        return home
 
     def lay_over(self, home: str, space: str, address: str) -> tuple[str, str]:
         """WireGuard from a host behind NAT to one at that address: the addresses of both in the overlay, with ports."""
@@ -211,22 +188,6 @@ class Network:
         """A cable from the switch to a namespace; the device has the same name at both ends."""
         _ip("link", "add", device, "netns", switch, "type", "veth", "peer", "name", device, "netns", space)
         _ip("-n", switch, "link", "set", device, "master", "bridge", "up")
-
-
-def lacking_tables() -> str:
-    """Why this kernel does not have the tables that miniupnpd writes to; "" if it does."""
-    for table in LEGACY_TABLES:
-        words = ("unshare", "--net", "iptables-legacy", "-t", table, "-S")
-        ran = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-        if ran.returncode != 0:
-            return ran.stderr.strip()
-    return ""
-
-
-def mapped_ports(router: str) -> int:
-    """How many ports a router passes on because it was asked to."""
-    rules = _run(*inside(router), "iptables-legacy", "-t", "nat", "-S", MAPPED).splitlines()
-    return sum(rule.startswith("-A") for rule in rules)
 
 
 def inside(space: str) -> tuple[str, ...]:

@@ -135,9 +135,6 @@ class Node:
         self.refusals.append(error)
         self._note("refused", address)
 
-    def tell(self, event: str, level: str, **facts: Any) -> None:
-        self._note(event, facts)
-
     def failed(self, error: Exception) -> None:
         self.failures.append(error)
         self._note("failed", error)

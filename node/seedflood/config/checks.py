@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 from seedflood.config.node import NodeSettings, divide_data
@@ -30,8 +29,6 @@ EXPORTED = re.compile(
 def check_folders(settings: Settings) -> None:
     """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run
-    if node.asks_router and find_spec("miniupnpc") is None:
-        raise ConfigError(f'[node] listen = "{node.listen}" needs the package miniupnpc: install seedflood[upnp].')
     if node.role == "relay":
         return
     check_code(run, node)

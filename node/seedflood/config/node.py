@@ -14,9 +14,6 @@ from seedflood.config.tables import Name, PublicKey, Section
 SERVE = "serve"
 """Of `[node] then`: stay."""
 
-UPNP = "upnp:"
-"""Of `[node] listen`, in place of an address."""
-
 
 def check_address(value: str) -> str:
     """Returns the address if it is "host:port", "[v6]:port" or "[v6%interface]:port"; raises ValueError otherwise."""
@@ -34,11 +31,7 @@ class NodeSettings(Section):
         "train",
         description='What this host does: "train", or "relay": only pass on what others say, without model and rows.',
     )
-    listen: str = Field(
-        "127.0.0.1:7070",
-        description='Address and port to listen on; port 0 takes any, "" none. "upnp:7070": on all addresses, and the '
-        "router is asked to pass the port on.",
-    )
+    listen: str = Field("127.0.0.1:7070", description='Address and port to listen on; port 0 takes any, "" none.')
     proxy: str = Field(
         "",
         description='HTTP proxy by which peers beyond this machine are dialled, as "proxy.example.org:3128", if it '
@@ -127,16 +120,6 @@ class NodeSettings(Section):
         """Are layers computed again in the backward pass? Only if no fewer rows could be taken at once."""
         return self.micro_batch == 1
 
-    @property
-    def asks_router(self) -> bool:
-        """Is the router asked to pass the listening port on?"""
-        return self.listen.startswith(UPNP)
-
-    @property
-    def listen_address(self) -> str:
-        """host:port to listen on; "" for none."""
-        return f"0.0.0.0:{self.listen.removeprefix(UPNP)}" if self.asks_router else self.listen
-
     @field_validator("state", "roster", "model_path", "data", "export", "then", mode="before")
     @classmethod
     def _check_named(cls, value: Any) -> Any:
@@ -147,8 +130,10 @@ class NodeSettings(Section):
     @field_validator("listen", "http")
     @classmethod
     def _check_listen(cls, value: str) -> str:
-        if value == UPNP + "0":
-            raise ValueError(f'"{value}" names no port; write the one that others dial, for example "upnp:7070"')
+        if value.startswith("upnp:"):
+            raise ValueError(
+                f'"{value}" is no address; write "0.0.0.0:7070" and forward the port in the router by hand'
+            )
         return value if value == "" else check_address(value)
 
     @field_validator("proxy")

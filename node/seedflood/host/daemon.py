@@ -83,7 +83,6 @@ class Daemon(Owner):
     def __post_init__(self) -> None:
         self.settings, self.position = self._stage.settings, self._stage.position
         self.hub = self._console.hub
-        self.tell = self.hub.tell
         self.gate = self.enrolment.gate
         self.ended: asyncio.Future[None] = self.loop.create_future()
         self.credentials = Credentials(self.identity, proxy_of=self.settings.node.proxy_of)
@@ -324,8 +323,7 @@ class Daemon(Owner):
         links_max = min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX)
         kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
         settings = LinkSettings(
-            node.listen_address,
-            node.asks_router,
+            node.listen,
             links_max,
             bytes_max,
             has_contents=self.engine.has_contents,

@@ -29,7 +29,6 @@ from seedflood.listening import listen_at
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
 from seedflood.operations.systemd import Notifier
-from seedflood.transport.mapping import close_ports
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -57,7 +56,7 @@ async def start_daemon(stage: Stage) -> Daemon:
     run = settings.run
     identity = _load_identity(stage)
     enrolment = Enrolment.open(settings, identity)
-    if address := settings.node.listen_address:
+    if address := settings.node.listen:
         listen_at(address, "[node] listen").close()
     async with AsyncExitStack() as undo:
         console = await Console.open(settings, identity.origin)
@@ -155,7 +154,6 @@ class _Process:
         self._notifier.stopping()
         if self._daemon is None:  # still loading: nothing was sent yet, and loading cannot be interrupted
             _log.info(signals.STOPPED, signal=name)
-            close_ports()  # of a relay that has still to learn its run
             _leave(ExitCode.OK)
         self._daemon.hub.tell("draining" if self._signals == 1 else "forced to stop", signal=name)
         if self._signals > 1:

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from rich.filesize import decimal
 
 from seedflood.config import Settings, Stage, check_course, current, load_course
-from seedflood.errors import BindError, ConfigError, DataError, ExitCode, ModelError, RouterError, SeedfloodError
+from seedflood.errors import BindError, ConfigError, DataError, ExitCode, ModelError, SeedfloodError
 from seedflood.host.clocks import Clocks
 from seedflood.host.enrolment import Enrolment, steady_seconds
 from seedflood.host.places import JOURNAL_FILE, KEY_FILE, SNAPSHOTS_KEPT, is_held
 from seedflood.identity import Identity
 from seedflood.listening import listen_at
 from seedflood.storage.opening import check_run
-from seedflood.transport.mapping import Router
 from seedflood.transport.silence import LOST_OR_HUNG
 
 if TYPE_CHECKING:
@@ -81,10 +80,8 @@ def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
     yield Check("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: to be equal on all hosts")
     yield _key(stage)
     yield _clock(stage)
-    if listen := settings.node.listen_address:
+    if listen := settings.node.listen:
         yield _port(listen, stage.key_folder)
-    if settings.node.asks_router:
-        yield _router(int(listen.rpartition(":")[2]))
     yield from (_peer(one.address, settings.node.proxy_of(one.address)) for one in settings.peers)
     if settings.node.role == "relay":
         yield from _journal(settings, None)
@@ -138,14 +135,6 @@ def _port(address: str, state: Path) -> Check:
     except BindError as error:
         return _bad("port", error)
     return Check("port", "ok", f"{address} is free")
-
-
-def _router(port: int) -> Check:
-    """Would a router pass this port on? A node runs without, so nothing is bad."""
-    try:
-        return Check("router", "ok", f"it answers to UPnP; others will reach this host at {Router(port).look()}")
-    except RouterError as error:
-        return Check("router", "note", str(error))
 
 
 def _peer(address: str, proxy: str) -> Check:

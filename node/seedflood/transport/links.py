@@ -32,7 +32,6 @@ from seedflood.transport.credentials import Credentials, advice, check_key, plai
 from seedflood.transport.door import Door
 from seedflood.transport.health import Health
 from seedflood.transport.link import BROKEN, Link
-from seedflood.transport.mapping import PortMapping
 from seedflood.transport.owner import LinkSettings, Owner
 from seedflood.transport.precedence import is_outlived, is_preferred
 from seedflood.transport.queue import SendQueue
@@ -73,7 +72,6 @@ class Links:
         self._is_stopping = False
         self._port = 0
         """Where we listen; 0: nowhere."""
-        self._mapping: PortMapping | None = None
         self.look_back = LookBack(self.credentials, lambda: asyncio.get_running_loop().time())
 
     @cached_property
@@ -98,8 +96,6 @@ class Links:
         port = bind(server, self._settings.listen, self.credentials)
         await server.start()
         self._server, self._port = server, port
-        if self._settings.asks_router:
-            self._mapping = PortMapping(port, self._owner.tell)
         return port
 
     def dial(self, addresses: Iterable[str], pins: Mapping[str, bytes] = MappingProxyType({})) -> None:
@@ -165,8 +161,6 @@ class Links:
         self._is_stopping = True
         self.dial(())
         await self.look_back.close()
-        if self._mapping is not None:
-            await self._mapping.close()
         for link in list(self._running):
             link.close("stopping")
         await asyncio.gather(*self._ending, return_exceptions=True)
@@ -180,8 +174,6 @@ class Links:
 
     async def _dial_for_ever(self, address: str) -> None:
         loop, redial = asyncio.get_running_loop(), Redial(self._settings)
-        if self._mapping is not None:
-            await self._mapping.tried()  # whom we dial looks at once whether we can be dialled
         while not self._is_stopping:
             began = loop.time()
             dialled = await self._dial(address)

@@ -1,7 +1,7 @@
 """The owner of the links: what they ask of the node behind them, and its settings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seedflood.errors import SeedfloodError
@@ -18,11 +18,7 @@ class Owner(ABC):
 
     Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault counted. Who
     welcomes nobody has no links, and hears nothing of them.
-
-    tell: operators, of an event: its name, its level, facts. Called only if a router is asked.
     """
-
-    tell: Callable[..., None]
 
     @abstractmethod
     def hello(self) -> Hello:
@@ -65,15 +61,14 @@ class Owner(ABC):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """listen: host:port. asks_router: to pass that port on. links_max: with this many links we refuse peers that dial
-    us. Peers that we dial are linked as long as our statement has room to name them. epoch_bytes_max: the most bytes of
-    a neighbour's sum, compressed. has_contents: each link has a second connection, for contents. kindred_runs: the
-    other runs of the same course, as refusals show them. A host in one of them will soon fit, and is dialled as often
-    as a host that is down. kindred_seconds_max: the longest pause between these dials. ended: our last hello in each
-    run of the course that all have ended, by run; who is still in one learns so from it."""
+    """listen: host:port. links_max: with this many links we refuse peers that dial us. Peers that we dial are linked
+    as long as our statement has room to name them. epoch_bytes_max: the most bytes of a neighbour's sum, compressed.
+    has_contents: each link has a second connection, for contents. kindred_runs: the other runs of the same course, as
+    refusals show them. A host in one of them will soon fit, and is dialled as often as a host that is down.
+    kindred_seconds_max: the longest pause between these dials. ended: our last hello in each run of the course that all
+    have ended, by run; who is still in one learns so from it."""
 
     listen: str
-    asks_router: bool = False
     links_max: int = NEIGHBOURS_MAX
     epoch_bytes_max: int = EPOCH_BYTES_MAX
     has_contents: bool = False

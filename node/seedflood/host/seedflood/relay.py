@@ -58,7 +58,7 @@ async def open_relay(
         learned = kept[:BASE_DIGEST_BYTES], unpack_form(kept[BASE_DIGEST_BYTES:])
     except FileNotFoundError:
         hub.tell("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
-        learned, name = await _Learner(settings, identity, hub).learn()
+        learned, name = await _Learner(settings, identity).learn()
         with disk_errors(path, "write", "form of updates"):
             durable.write(path, learned[0] + learned[1].pack())
         hub.tell("learned the base model and the form of updates", "info", peer=name)
@@ -129,9 +129,8 @@ class RelayEngine(FloodEngine):
 class _Learner(Owner):
     """The owner of the links of a relay that does not know its run yet."""
 
-    def __init__(self, settings: Settings, identity: Identity, hub: TelemetryHub) -> None:
+    def __init__(self, settings: Settings, identity: Identity) -> None:
         self._settings = settings
-        self.tell = hub.tell
         self._enrolment = Enrolment.open(settings, identity)
         self._run_id = settings.run.run_id()
         member = Member(identity.public_key, settings.node.name, incarnation=0, first_step=STEP_MAX)
@@ -143,7 +142,7 @@ class _Learner(Owner):
     async def learn(self) -> tuple[Known, str]:
         """(what was learned, the name of who told it). Raises SeedfloodError."""
         node = self._settings.node
-        links = Links(LinkSettings(node.listen_address, node.asks_router), self, credentials=self._credentials)
+        links = Links(LinkSettings(node.listen), self, credentials=self._credentials)
         try:
             if node.listen:
                 await links.start()
