@@ -18,7 +18,7 @@ from seedflood.training.seedflood.trainer import Trainer
 HONEST, LIARS = ("a", "b", "c", "d"), ("x", "y")
 NAMES = (*HONEST, *LIARS)
 RUN = {"clients": len(NAMES), "estimate": "gradient", "batch_size": 32, "steps": 64, "refresh_period": 64}
-RUN |= {"window": "strict", "train_examples": None}
+RUN |= {"train_examples": None}
 ACCURACY_LOST_MAX, LOSS_GAINED_MAX = 0.03, 0.06
 
 
@@ -71,10 +71,10 @@ async def closed(tmp_path):
         await cluster.close()
 
 
-async def ended(closed):
+async def ended(closed, window):
     """The daemons of a run that is over; they serve."""
     cluster = closed.cluster
-    run = RUN | {"operator": closed.operator.public_key.hex()}
+    run = RUN | {"window": window, "operator": closed.operator.public_key.hex()}
     for number, name in enumerate(NAMES):
         peers = [NAMES[number - 1]] * (number > 0) + [NAMES[0]] * (number == len(NAMES) - 1)
         node = {"roster": closed.path, "then": "serve", "shard": f"{number + 1}/{len(NAMES)}"}
@@ -86,11 +86,12 @@ async def ended(closed):
 
 
 @pytest.mark.long
-async def test_two_liars_of_six_move_nobody_and_are_seen_by_all(closed, lie):
-    honest = (await ended(closed("honest")))["a"]
+@pytest.mark.parametrize("window", ["strict", "bounded"])
+async def test_two_liars_of_six_move_nobody_and_are_seen_by_all(closed, lie, window):
+    honest = (await ended(closed("honest"), window))["a"]
     among_liars = closed("lying")
     lie(*(among_liars.keys[name] for name in LIARS))
-    daemons = await ended(among_liars)
+    daemons = await ended(among_liars, window)
     result = daemons["a"].result
     assert result["accuracy_after"] >= honest.result["accuracy_after"] - ACCURACY_LOST_MAX
     assert result["loss_after"] <= honest.result["loss_after"] + LOSS_GAINED_MAX
