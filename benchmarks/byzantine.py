@@ -5,9 +5,12 @@ lie. Each measures honestly, and tells something else (`LIES`). Accuracy and los
 the end. Beside the reading of this project stand what others would do with the same updates (`RULES`): plain sums, the
 trimmed mean of each coordinate (arXiv 1803.01498), and multi-Krum (arXiv 1703.02757), which are told how many lie.
 
+By reward there are four hosts of which one lies, and a model that adds two numbers in a third of the cases
+(`benchmarks/reward`); what counts is how often its texts are right after 100 steps.
+
     python -m benchmarks byzantine
 
-`end` computes one run.
+`end` computes one run, `right_after` one by reward.
 """
 
 import random
@@ -23,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.measure import Metric, make_metric, shared_folder
+from benchmarks.reward import ORIGINS, Bench, Course
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, Told, Update
@@ -36,7 +40,7 @@ from seedflood.training.shards import equal_shares
 from study.skew import deal
 
 SEEDS = (1, 2, 3)
-STEPS = 48
+STEPS, REWARD_STEPS = 48, 100
 SWARMS = ((4, 1), (8, 2), (16, 5))
 """Hosts, and how many of them lie."""
 
@@ -180,6 +184,12 @@ def small_losses(_liar: Liar, _origin: OriginId, step: int, told: bytes) -> byte
     return told[:-LOSS_BYTES] + encode_loss(min(64 * step, (1 << 8 * LOSS_BYTES) - 1))
 
 
+def all_right(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+    """As large as can be, with texts that were all worth everything: nothing is missing."""
+    _, signs, rows = liar.split(noise(liar, origin, step, told))
+    return liar.join(told, (liar.largest(), signs, rows))[:-LOSS_BYTES] + encode_loss(0)
+
+
 LIES: Mapping[str, Lie] = {
     lie.__name__: lie
     for lie in (
@@ -195,8 +205,12 @@ LIES: Mapping[str, Lie] = {
         seldom,
         sleeper,
         small_losses,
+        all_right,
     )
 }
+
+
+LIES_OF_REWARD = ("turned_largest", "colluding", "all_right")
 
 
 def _drawn(liar: Liar, told: bytes, drawn: random.Random) -> Parts:
@@ -284,24 +298,57 @@ def end(
         if skew is not None:
             folders = deal(run.objective, rows, clients, seed, skew, Path(home))
             hosts = [node.model_copy(update={"data": str(one)}) for one in folders]
-        rehearsal = Rehearsal(run, hosts)
-        heard: list[Update] = []
-        for number in range(liars):
-            place = clients - 1 - number
-            rehearsal.trainers[place] = Liar(rehearsal.trainers[place], LIES[lie], number, heard)
-        if (other := RULES[rule]) is not None:
-            aggregation = rehearsal.trainers[0].replica._aggregation
-            aggregation._reader = OtherReader(aggregation._reader, other, liars)
-        while rehearsal.step < run.steps:
-            step = rehearsal.step
-            turns = rehearsal.advance()
-            heard[:] = [Update(one.origin, at, told) for one in turns for at, told in enumerate(one.round.probes, step)]
-        evaluation = rehearsal.evaluate()
+        evaluation = rehearsed(run, hosts, liars, lie, rule).evaluate()
     print(f"{rule} {lie or 'honest'} {liars}/{clients} seed {seed} {settings}: {evaluation.figures}", file=sys.stderr)
     return evaluation.figures["accuracy"], evaluation.loss
 
 
+def rehearsed(run: RunSettings, hosts: Sequence[NodeSettings], liars: int, lie: str, rule: str) -> Rehearsal:
+    """A run that is over, of which the last hosts lied."""
+    rehearsal = Rehearsal(run, hosts)
+    heard: list[Update] = []
+    for number in range(liars):
+        place = len(hosts) - 1 - number
+        rehearsal.trainers[place] = Liar(rehearsal.trainers[place], LIES[lie], number, heard)
+    if (other := RULES[rule]) is not None:
+        aggregation = rehearsal.trainers[0].replica._aggregation
+        aggregation._reader = OtherReader(aggregation._reader, other, liars)
+    while rehearsal.step < run.steps:
+        step = rehearsal.step
+        turns = rehearsal.advance()
+        heard[:] = [Update(one.origin, at, told) for one in turns for at, told in enumerate(one.round.probes, step)]
+    return rehearsal
+
+
+def right_after(bench: Bench, seed: int, *, liars: int = 1, lie: str = "", rule: str = "ours") -> float:
+    """How often texts are right after a run by reward."""
+    run = RunSettings.of(**bench.settings(seed, estimate="gradient"))
+    with TemporaryDirectory(prefix="seedflood-byzantine-") as home:
+        node = NodeSettings(data=str(bench.rows), state=Path(home), threads=1)
+        trainer = rehearsed(run, equal_shares(node, ORIGINS), liars, lie, rule).trainers[0]
+        trainer.complete()
+        model = trainer.export(Path(home) / "model", "")
+        course = bench.judge(Course(bench.kind, rule, seed, bench.steps, *[0.0] * 5), model)
+    print(f"reward {rule} {lie or 'honest'} seed {seed}: {course.right:.3f} right", file=sys.stderr)
+    return course.right
+
+
 def run() -> dict[str, Metric]:
+    return {**_by_gradients(), **_by_reward()}
+
+
+def _by_reward() -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
+    with TemporaryDirectory(prefix="seedflood-byzantine-") as home:
+        bench = Bench("addition", Path(home), REWARD_STEPS)
+        for rule in ("ours", "plain"):
+            for lie in ("", *LIES_OF_REWARD):
+                rights = [right_after(bench, seed, liars=bool(lie), lie=lie, rule=rule) for seed in SEEDS]
+                metrics[f"byzantine.{rule}_reward_{lie or 'honest'}"] = make_metric(rights)
+    return metrics
+
+
+def _by_gradients() -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
 
     def measure(name: str, **settings: Any) -> None:

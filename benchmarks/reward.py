@@ -188,13 +188,14 @@ class Bench:
         with TemporaryDirectory(prefix="seedflood-reward-") as home:
             model, sizes = TRAINERS[line](self, seed, rate, Path(home))
             spent = _cpu_seconds() - before, time.monotonic() - began
-            course = self._judge(Course(*wanted[:4], 0.0, 0.0, 0.0, *spent, *sizes, rate), model)
+            course = self.judge(Course(*wanted[:4], 0.0, 0.0, 0.0, *spent, *sizes, rate), model)
         with self._kept.open("a") as kept:
             kept.write(json.dumps(asdict(course)) + "\n")
         print(course, file=sys.stderr, flush=True)
         return course
 
-    def _judge(self, course: Course, model: Path) -> Course:
+    def judge(self, course: Course, model: Path) -> Course:
+        """The course with how often texts of the model are right, and its perplexity."""
         base = load_model(str(model))
         named = {"task": "completion", "label_column": "answer", "template": "{prompt}"}
         task = load_task(RunSettings.of(**named, max_length=32), base.tokenizer, data=str(self.rows))
