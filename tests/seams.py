@@ -1,7 +1,7 @@
 """The four seams of the driver: what was asked of them, in order, and a disk that can be full or broken."""
 
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.host.seedflood.seams import Adopt, Refill, Replay
+from seedflood.host.seedflood.seams import Adopt, Refill, Replay, Seal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
@@ -25,6 +25,8 @@ class Recorder:
         match job:
             case Adopt():
                 self.calls.append(("adopt", *job))
+            case Seal(epoch):
+                self.calls.append(("seal", epoch))
             case Replay(pages):
                 self.calls.append(("replay", [update for page in pages for update in page]))
             case Refill(closed, pages):

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
-from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay
+from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay, Seal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Update, Updates
@@ -185,6 +185,8 @@ class SeedfloodHost(Host):
                 self._order(self._summed, job)
             case Adopt(closed, others):
                 self._order(self.ledger.adopt, closed, others)
+            case Seal(epoch):
+                self._order(self.ledger.seal, epoch)
             case Replay(pages):
                 self._order(self._replayed, pages)
             case Refill(closed, pages):

@@ -196,7 +196,7 @@ class Ledger:
         """For an optimiser that goes by steps, by epoch: the coefficients at its start, and the sum of each step
         since."""
         self._adopted: set[int] = set()
-        """The epochs of which we have a sum that was put in place of the updates."""
+        """The epochs of which a sum was put in place of the updates."""
 
     def apply(self, updates: Iterable[Update]) -> None:
         by_epoch: dict[int, list[Update]] = defaultdict(list)
@@ -210,6 +210,11 @@ class Ledger:
         self._forget(closed.epoch)
         self._put(closed)
         self.apply(update for bundle in others for update in bundle.updates())
+
+    def seal(self, epoch: int) -> None:
+        """Our sum of an epoch is final."""
+        self._adopted.add(epoch)
+        self._steps.pop(epoch, None)
 
     def rebuild(self, closed: Sequence[ClosedEpoch], updates: Sequence[Update]) -> None:
         self.sums, self.applied, self._steps, self._adopted = {}, Counter(), {}, set()

@@ -31,7 +31,7 @@ from pathlib import Path
 import pytest
 from reading import Reader
 
-from seedflood.host.seedflood.seams import Adopt, Refill, Replay
+from seedflood.host.seedflood.seams import Adopt, Refill, Replay, Seal
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc import orders
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
@@ -316,6 +316,8 @@ def _told_of(job):
             return "window", job.steps, job.updates, job.late, job.heard, job.missing
         case Adopt():
             return "adopt", *job
+        case Seal(epoch):
+            return "seal", epoch
         case _:
             names = {Measure: "measure", TakeDigest: "digest", SumEpoch: "sum"}
             return names[type(job)], *(getattr(job, one.name) for one in fields(job))

@@ -51,7 +51,7 @@ TOLD = ["adopted", "learned"]
 SENT = ["send", "sent", "pull"]
 WRITTEN = ["append", "commit"]
 ORDERED = ["digest", "apply", "applied", "sum_epoch", "rebuild", "measure"]
-IN_ORDER = [*PERSISTED, *TOLD, *SENT, "adopt", "compact", "noted", *ORDERED, "noted", "finished"]
+IN_ORDER = [*PERSISTED, *TOLD, *SENT, "adopt", "compact", "noted", "seal", *ORDERED, "noted", "finished"]
 
 
 class ScriptedNode:
@@ -307,7 +307,8 @@ def test_a_node_does_not_take_bundles_for_compacted_for_which_the_disk_had_no_sp
 def test_a_compaction_tells_how_much_it_saved():
     driver, _, seams = make_driver(compact=[EPOCH])
     driver.tick()
-    assert seams.calls[-1] == ("noted", Event("journal compacted", facts={"epoch": 0, "bundles": 3}))
+    noted = ("noted", Event("journal compacted", facts={"epoch": 0, "bundles": 3}))
+    assert seams.calls[-2:] == [noted, ("seal", 0)]
 
 
 def test_a_peer_error_rises_and_what_the_node_decided_is_still_honoured():

@@ -375,3 +375,28 @@ def test_a_late_update_takes_about_as_many_steps_as_it_is_late(late):
         replica.apply(told)
         assert len(taken) <= 2 * late + 4
     assert replica.digest() == in_time.digest()
+
+
+def test_where_windows_do_not_wait_more_hosts_than_clients_may_tell_of_a_step_in_any_order():
+    """Another host has taken the place of one that returns."""
+    in_turn, late = (a_replica(window="bounded") for _ in range(2))
+    updates = payload_updates(in_turn, clients=CLIENTS + 1)
+    in_turn.apply(updates)
+    for step in range(STEPS):
+        late.apply([update for update in updates if update.step == step and update.origin])
+    for step in range(STEPS):
+        late.apply([update for update in updates if update.step == step and not update.origin])
+    assert late.digest() == in_turn.digest()
+
+
+def test_nothing_is_kept_of_an_epoch_whose_sum_is_final():
+    replica = a_replica(window="bounded")
+    replica.apply(payload_updates(replica))
+    digest = replica.digest()
+    for epoch in range(2):
+        replica.seal(epoch)
+    assert list(replica._aggregation._epochs) == [2]
+    assert not replica._aggregation._places
+    assert replica.digest() == digest
+    replica.apply([update for update in payload_updates(replica, clients=CLIENTS + 1) if update.origin == CLIENTS][:20])
+    assert replica.digest() == digest

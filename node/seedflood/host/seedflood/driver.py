@@ -11,7 +11,7 @@ from typing import NamedTuple
 from seedflood.errors import DiskFullError
 from seedflood.host.driver import Driver
 from seedflood.host.seedflood.history import pages, take_stock
-from seedflood.host.seedflood.seams import Adopt, Compute, Journal, Links, Observer, Refill, Replay
+from seedflood.host.seedflood.seams import Adopt, Compute, Journal, Links, Observer, Refill, Replay, Seal
 from seedflood.protocol.frontier import Frontier, Held, Span, is_tellable
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import (
@@ -172,6 +172,7 @@ class SeedfloodDriver(Driver):
         for closed in out.compact:  # before the orders: a rebuild reads the journal as it is then
             if self._compact(closed):
                 kept.compacted.append(closed)
+                self._compute(Seal(closed.epoch))
         for order in out.orders:
             self._give(order)
 

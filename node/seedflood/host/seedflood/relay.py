@@ -22,7 +22,7 @@ from seedflood.host.engine import Shell
 from seedflood.host.enrolment import Enrolment
 from seedflood.host.places import FORM_FILE, told_result
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
-from seedflood.host.seedflood.seams import Adopt, Job, Replay
+from seedflood.host.seedflood.seams import Adopt, Job, Replay, Seal
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import STEP_MAX, OriginId
@@ -115,7 +115,7 @@ class RelayEngine(FloodEngine):
         match job:
             case Replay(pages):
                 self._read_on(pages)
-            case ClosedWindow() | Adopt():
+            case ClosedWindow() | Adopt() | Seal():
                 pass
             case _:
                 raise AssertionError("a relay is asked for what only a model can do")

@@ -69,6 +69,12 @@ class Adopt(NamedTuple):
     others: Sequence[Bundle]
 
 
+class Seal(NamedTuple):
+    """The journal has our sum of this epoch in place of its bundles: what it comes to is final."""
+
+    epoch: int
+
+
 class Replay(NamedTuple):
     """Apply these updates page by page. The iterator must run on the driver's thread."""
 
@@ -83,7 +89,7 @@ class Refill(NamedTuple):
     pages: Iterator[Sequence[Update]]
 
 
-Job = ClosedWindow | Measure | TakeDigest | SumEpoch | Adopt | Replay | Refill
+Job = ClosedWindow | Measure | TakeDigest | SumEpoch | Adopt | Seal | Replay | Refill
 Compute = Callable[[Job], None]
 """The model on its own thread. It does one job after the other, and answers by `Driver.answered`."""
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import NamedTuple, TypeVar
 
 from seedflood.host.compute import Done
-from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay
+from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay, Seal
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, Stopped, SumEpoch, TakeDigest
@@ -73,16 +73,24 @@ class Work:
                 return Done(ReplicaDigest(frontier_digest, trainer.digest()))
             case SumEpoch(epoch, frontier):
                 return Done(ClosedEpoch(epoch, frontier, trainer.replica.sum_epoch(epoch)))
-            case Adopt(closed, others):
-                updates = [update for bundle in others for update in bundle.updates()]
-                trainer.replica.adopt(closed.epoch, closed.coefficients, updates)
-            case Replay(pages):
-                trainer.replica.replay(self._elsewhere(pages))
+            case Adopt() | Seal() | Replay():
+                self._take_from_journal(job)
             case Refill(sums, pages):
                 before = trainer.digest()
                 trainer.rebuild(self._elsewhere(sums), self._elsewhere(pages))
                 return Done(Remade(trainer.digest() != before))
         return Done()
+
+    def _take_from_journal(self, job: Adopt | Seal | Replay) -> None:
+        replica = self._trainer.replica
+        match job:
+            case Adopt(closed, others):
+                updates = [update for bundle in others for update in bundle.updates()]
+                replica.adopt(closed.epoch, closed.coefficients, updates)
+            case Seal(epoch):
+                replica.seal(epoch)
+            case Replay(pages):
+                replica.replay(self._elsewhere(pages))
 
     def _elsewhere(self, items: Iterator[Item]) -> Iterator[Item]:
         """Each item is made on the loop, where the journal is, while the job waits."""

@@ -2,9 +2,10 @@
 
 `Stepwise`: the coefficients C, or the increments A as integers if there is an optimiser, are a pure function of what
 was told of all steps, whenever it came. If an update comes late for a step, the later steps are computed again, from
-the last mark before it. Updates are kept while something may come for their step; once all clients have told of it,
-nothing can. All but the newest epochs are put aside in a file, because a journal may give everything of one origin
-before it gives the next one. An epoch that was adopted begins with what was adopted: its steps are over.
+the last mark before it. Updates are kept while something may come for their step: until all clients have told of it, or
+the sum of their epoch is final. All but the newest epochs are put aside in a file, because a journal may give
+everything of one origin before it gives the next one. An epoch that was adopted begins with what was adopted: its steps
+are over.
 
 `control` may take an epoch back to where it was best, and halve the rate of all later steps, or of all steps. In strict
 windows it may also take whole epochs back, or end the run. In other windows an epoch leaves nothing to the next one:
@@ -199,11 +200,15 @@ class Stepwise:
         steps.marks = {step: mark for step, mark in marks.items() if _is_kept(at - step, step)}
         return point
 
-    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
-        """The numbers of an epoch when a sum (held_E) and these updates take the place of what it had."""
+    def seal(self, epoch: int) -> None:
+        """An epoch stays as it is: the sum of its updates is final."""
         self._epochs.pop(epoch, None)
         self._places.pop(epoch, None)
         self._final.add(epoch)
+
+    def adopted(self, epoch: int, held_E: Tensor, updates: Sequence[Update], past: Past) -> Tensor:
+        """The numbers of an epoch when a sum (held_E) and these updates take the place of what it had."""
+        self.seal(epoch)
         return self.changed(epoch, held_E, updates, past)
 
     def reputations(self, epoch: int) -> Reputations:
@@ -311,9 +316,10 @@ class Stepwise:
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state, following
 
     def _settle(self, epoch: int, steps: _Steps) -> None:
-        """Closes the turns, or without them the steps, about which all clients have told, up to the first gap; none
-        while the epoch's past may change."""
-        if self._is_chained and epoch - 1 not in self._final:
+        """In strict windows, closes the turns, or without them the steps, about which all clients have told, up to the
+        first gap; none while the epoch's past may change. In other windows more hosts than clients may tell of a step:
+        one that was away returns, and another has taken its place."""
+        if not self._is_chained or epoch - 1 not in self._final:
             return
         over: dict[int, _Heard] = {}
         before = steps.settled_before

@@ -231,6 +231,10 @@ class Replica:
         past = self._coefficients.past_before(epoch)
         self._replace(epoch, self._aggregation.adopted(epoch, self.subspace.unpack(packed), others, past))
 
+    def seal(self, epoch: int) -> None:
+        """The sum of an epoch is final: nothing that comes for it changes what it has."""
+        self._aggregation.seal(epoch)
+
     def hand_over(self, other: "Replica") -> None:
         """Applies to another replica of this run all that was applied here, and opens the same epoch there."""
         for epoch in self._coefficients:
