@@ -19,11 +19,14 @@ demo: $(VENV)/.ready  ## Four daemons on a ring fine-tune the embedded model tog
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --topology ring --steps 250
 
 TOUR ?=
+PRETRAINED := runs/tour-pretrained
 SUMS := runs/tour-sums
 tour: $(VENV)/.ready  ## Four daemons pre-train a model, fine-tune it, and teach another to add by reward, offline (TOUR: more options of the first `local`)
+	rm -rf $(PRETRAINED)
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --task lm --data embedded --train-examples 100000 --steps 800 \
 	  --set run.mode=gasloc --set run.objective.max_length=64 --set run.gasloc.initial=random \
-	  --set run.gasloc.learning_rate=3e-3 --then docker/tour/finetune.toml $(TOUR)
+	  --set run.gasloc.learning_rate=3e-3 --export $(PRETRAINED) $(TOUR)
+	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --model $(PRETRAINED) --task places --estimate gradient --steps 60
 	test -d $(SUMS)/model || OMP_NUM_THREADS=1 $(BIN)/python tools/pretrain_arithmetic.py addition $(SUMS)
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --task reward --model $(SUMS)/model --data $(SUMS)/rows --steps 100 \
 	  --train-examples 4096 --set run.objective.max_length=32 --set run.objective.max_new_tokens=4 \

@@ -1,7 +1,7 @@
 """Checks of hosts from outside, whatever their algorithm."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.view import Blocker
@@ -34,19 +34,6 @@ def find_stuck(hosts: Sequence[Host]) -> list[str]:
         for host in hosts
         if not host.is_done
     ]
-
-
-def find_unended(hosts: Sequence[Host]) -> list[str]:
-    """Hosts that could not go on to another run, because others of these have not stated to them that they ended."""
-    known = {host.origin for host in hosts}
-    awaited = {host.name: [name for origin, name in host.node.unended() if origin in known] for host in hosts}
-    return [f"{name} does not know that {', '.join(names)} ended" for name, names in awaited.items() if names]
-
-
-def knows_all_ended(hosts: Sequence[Host]) -> Callable[[Host], bool]:
-    """Could a host go on to another run, because all of these have stated to it that they ended?"""
-    known = {host.origin for host in hosts}
-    return lambda host: not any(origin in known for origin, _ in host.node.unended())
 
 
 def _spell_all(blockers: Iterable[Blocker]) -> str:

@@ -18,19 +18,16 @@ from rich.console import Console
 
 from seedflood.errors import UsageError
 from seedflood.host import garbage
-from simulation.checks import find_refusals, find_stuck, find_unended, knows_all_ended
+from simulation.checks import find_refusals, find_stuck
 from simulation.faults import Chaos
 from simulation.host import Host
-from simulation.world import AnyHost, Everyone, World
+from simulation.world import AnyHost, World
 
 CHAOS_SECONDS_MAX = 60.0
 HEALING_SECONDS_MAX = 600.0
 STRIDE_SECONDS = 0.5
 WATCH_SECONDS = 2.0
 """Between two looks at all hosts. One at every stride would be a third of the work of a run."""
-SPREADING_SECONDS_MAX = 60.0
-"""How long it may take until all know that all have ended."""
-
 SHOWN_LINES_MAX = 10
 
 
@@ -102,9 +99,6 @@ class Trial(Generic[AnyHost]):
         stuck = find_stuck(world.honest)
         self.settle()
         mistakes = mistakes or find_refusals(world.honest, world.network.refusals)
-        if not (stuck or mistakes):
-            world.clock.run(Everyone(world.honest, knows_all_ended(world.honest)), SPREADING_SECONDS_MAX)
-            mistakes = find_unended(world.honest)
         return Outcome(
             violations=mistakes or (judge.find_mistakes if stuck else judge.find_violations)(world.honest),
             stuck=stuck,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from seedflood.config import RunSettings, Settings, Stage, load_settings
+from seedflood.config import RunSettings, Settings, load_settings
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
 from seedflood.identity import Identity
@@ -49,8 +49,7 @@ class Cluster:
         self, name: str, peers: list[str], run: dict[str, Any], node: dict[str, Any] | None = None
     ) -> Daemon:
         settings = self.settings(name, peers, run, node or {})
-        runs, names = (settings.run.run_id().hex()[:16],), (settings.run.name,)
-        daemon = await start_daemon(Stage(settings, settings.node.state, 0, runs, names))
+        daemon = await start_daemon(settings)
         self.daemons[name] = daemon
         self._watch(daemon)
         return daemon

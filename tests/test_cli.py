@@ -19,6 +19,7 @@ from seedflood import cli
 from seedflood.cli.faults import run_command
 from seedflood.cli.options import parse_overrides
 from seedflood.cluster.display import is_sound, show_result
+from seedflood.config import RunSettings
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.host.places import LOCK_FILE, hold, is_held, make_folder
 
@@ -54,7 +55,7 @@ def test_who_presses_ctrl_c_while_a_command_works_sees_a_sentence(monkeypatch, c
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("seedflood.cli.commands.load_course", interrupt)
+    monkeypatch.setattr("seedflood.cli.commands.load_settings", interrupt)
     code, _, errors = run(monkeypatch, capsys, entry, *words)
     assert code == ExitCode.TRY_AGAIN
     assert "interrupted" in errors
@@ -118,13 +119,6 @@ def test_a_missing_file_is_told_before_torch_is_imported(tmp_path, command):
     ran = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "rows is empty; put rows there, or correct [node] data" in ran.stderr
     assert ran.stdout.split() == [str(int(ExitCode.CONFIG)), "False"]
-
-
-def test_a_missing_file_of_the_run_that_follows_is_one_sentence(monkeypatch, capsys):
-    code, out, err = run(monkeypatch, capsys, cli.main, "local", "--then", "/no/finetune.toml")
-    assert code == ExitCode.CONFIG
-    assert out == ""
-    assert "/no/finetune.toml does not exist; name the file of the run that follows with --then." in err
 
 
 @pytest.mark.parametrize(
@@ -423,11 +417,10 @@ def test_what_went_wrong_on_the_way_stands_below_the_table_of_a_cluster():
     assert console.export_text().endswith("\nnode-1 said: the loss has risen far above its best; see [node]\n")
 
 
-def test_the_table_of_a_course_shows_each_of_its_runs_and_what_a_token_cost():
+def test_the_table_of_a_cluster_shows_what_a_token_cost():
     node = {"name": "node-1", "steps": 250, "spent_seconds": 9.0, "digest": "0b0ea459ff", "links": []}
-    first = {
+    result = {
         "run_id": "7b6c" * 8,
-        "name": "pretrain",
         "mode": "gasloc",
         "seconds": 9.0,
         "nodes": [node | LANGUAGE],
@@ -435,23 +428,18 @@ def test_the_table_of_a_course_shows_each_of_its_runs_and_what_a_token_cost():
         "tokens_per_second": 12_345.6,
         "bytes_per_token": 4.25,
     }
-    second = {"run_id": "01ab" * 8, "name": "finetune", "seconds": 30.0, "nodes": [node | CLASSIFICATION]}
     console = Console(width=80, record=True, file=io.StringIO())
-    show_result(second | {"digests_equal": True, "earlier": [first]}, console)
+    show_result(result, console)
     shown = console.export_text()
-    assert shown.index("run pretrain (7b6c7b6c7b6c7b6c): 250 steps") < shown.index("run finetune (01ab01ab01ab01ab)")
+    assert "run 7b6c7b6c7b6c7b6c: 250 steps" in shown
     assert "All together took 12,346 tokens per second, and sent 4.2 bytes for each." in shown
 
 
-def test_config_check_names_every_run_of_a_course(monkeypatch, capsys, tmp_path):
-    (tmp_path / "peers.toml").write_text('[run]\nname = "first"\n[node]\nthen = "second.toml"\n')
-    (tmp_path / "second.toml").write_text('[run]\nname = "second"\nmodel = "previous"\n')
+def test_config_check_names_the_run(monkeypatch, capsys, tmp_path):
+    (tmp_path / "peers.toml").write_text('[run]\nname = "first"\n')
     code, out, _ = run(monkeypatch, capsys, cli.main, "config", "check", "--peers", str(tmp_path / "peers.toml"))
     assert code == 0
-    assert [line.split(",")[0] for line in out.splitlines()] == [
-        f"{tmp_path}/peers.toml is valid: run first",
-        "then: run second",
-    ]
+    assert out == f"{tmp_path}/peers.toml is valid: run first, id {RunSettings(name='first').shown_id()}\n"
 
 
 @pytest.mark.parametrize(

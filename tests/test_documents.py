@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DRIVING = "docs/driving-the-core.md"
-GUIDES = ("choosing", "courses", "data", "gasloc", "hosts", "models", "operating", "simulation")
+GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "models", "operating", "simulation")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PAGES += tuple(f"docs/{name}.md" for name in GUIDES)
 

@@ -113,34 +113,12 @@ def test_a_key_is_fresh_until_it_is_used(tmp_path: Path) -> None:
 def test_a_copy_of_a_fresh_key_is_not_fresh(tmp_path: Path, keeps_times: bool) -> None:
     """It may be the second copy, and the key was used at the first. No tool keeps what the mark has of the original."""
     there, here = tmp_path / "there", tmp_path / "here"
-    Identity.load_or_create(there / "node.key").foresee(there / "node.key", ["second"])
+    Identity.load_or_create(there / "node.key")
     shutil.copytree(there, here, copy_function=shutil.copy2 if keeps_times else shutil.copy)
-    assert sorted(os.listdir(here)) == ["node.key", "node.key.fresh", "node.key.fresh.second"]
-    assert not any(Identity.load_or_create(here / "node.key", run).is_fresh for run in ("", "second"))
+    assert sorted(os.listdir(here)) == ["node.key", "node.key.fresh"]
+    assert not Identity.load_or_create(here / "node.key").is_fresh
     there.rename(tmp_path / "elsewhere")
     assert Identity.load_or_create(tmp_path / "elsewhere" / "node.key").is_fresh
-
-
-def test_a_key_is_fresh_in_each_run_that_was_foreseen_while_it_was_fresh(tmp_path: Path) -> None:
-    path = tmp_path / "node.key"
-    first = Identity.load_or_create(path)
-    first.foresee(path, ["second", "third"])
-    first.use()
-    second = Identity.load_or_create(path, "second")
-    assert second.public_key == first.public_key
-    assert second.is_fresh
-    second.use()
-    assert not Identity.load_or_create(path, "second").is_fresh
-    assert Identity.load_or_create(path, "third").is_fresh
-    assert not Identity.load_or_create(path, "fourth").is_fresh
-
-
-def test_a_key_that_was_used_is_fresh_in_no_later_run(tmp_path: Path) -> None:
-    path = tmp_path / "node.key"
-    identity = Identity.load_or_create(path)
-    identity.use()
-    identity.foresee(path, ["second"])
-    assert not Identity.load_or_create(path, "second").is_fresh
 
 
 def test_the_mark_of_one_key_says_nothing_about_another(tmp_path: Path) -> None:

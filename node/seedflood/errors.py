@@ -102,18 +102,13 @@ class UnsettledError(SeedfloodError):
 class RunMismatchError(SeedfloodError):
     """Every peer that answered belongs to another run.
 
-    Attributes: run (theirs, if it said which: the beginning of its id), is_of_course (it says that ours is another run
-    of its course), public_key (the one that the peer has proven to have, if any).
+    Attributes: public_key (the one that the peer has proven to have, if any).
     """
 
     exit_code = ExitCode.RUN_MISMATCH
 
-    def __init__(
-        self, message: str, *, run: str = "", is_of_course: bool = False, public_key: bytes | None = None
-    ) -> None:
+    def __init__(self, message: str, *, public_key: bytes | None = None) -> None:
         super().__init__(message)
-        self.run = run
-        self.is_of_course = is_of_course
         self.public_key = public_key
 
 

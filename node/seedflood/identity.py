@@ -11,7 +11,6 @@ import grp
 import os
 import pwd
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -64,15 +63,14 @@ class Identity:
         return cls(Ed25519PrivateKey.generate())
 
     @classmethod
-    def load_or_create(cls, path: Path | str, run: str = "") -> Self:
-        """Reads the key (PEM, PKCS#8), or makes one with mode 0600. run: a later run of a course with the same key; the
-        key is fresh in it if `foresee` has marked it so. Raises ConfigError."""
+    def load_or_create(cls, path: Path | str) -> Self:
+        """Reads the key (PEM, PKCS#8), or makes one with mode 0600. Raises ConfigError."""
         path = Path(path)
         try:
             if not path.exists():
                 write_key(path)
             identity = cls(_load(path))
-            identity._find_mark(path, run)
+            identity._find_mark(path)
             return identity
         except OSError as error:
             raise ConfigError(
@@ -94,15 +92,6 @@ class Identity:
         """Was the key made here and never used to publish anything? Then no journal of it can have been lost."""
         return self._mark is not None
 
-    def foresee(self, path: Path, runs: Iterable[str]) -> None:
-        """If the key at this path is fresh, marks it as fresh in these runs, too; each has its own mark. Raises
-        ConfigError."""
-        try:
-            for run in runs if self.is_fresh else ():
-                durable.write(_mark_of(path, run), self._mark_text(path))
-        except OSError as error:
-            raise ConfigError(f"cannot write beside the key {path}: {error.strerror}; check [node] state") from None
-
     def use(self) -> None:
         """Marks the key as used, durably. Call this before anything is published. Raises ConfigError."""
         if self._mark is None:
@@ -116,8 +105,8 @@ class Identity:
             ) from None
         self._mark = None
 
-    def _find_mark(self, path: Path, run: str) -> None:
-        mark = _mark_of(path, run)
+    def _find_mark(self, path: Path) -> None:
+        mark = _mark_of(path)
         if mark.exists() and mark.read_bytes() == self._mark_text(path):
             self._mark = mark
 
@@ -144,8 +133,8 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:
     return True
 
 
-def _mark_of(path: Path, run: str) -> Path:
-    return path.with_name(path.name + FRESH_SUFFIX + (f".{run}" if run else ""))
+def _mark_of(path: Path) -> Path:
+    return path.with_name(path.name + FRESH_SUFFIX)
 
 
 def write_key(path: Path, secret: bytes | None = None) -> None:
@@ -159,7 +148,7 @@ def write_key(path: Path, secret: bytes | None = None) -> None:
             if draft.stat().st_mode & OTHERS:
                 raise ConfigError(NO_MODES.format(path=path))
             draft.write_bytes(pem)
-        durable.write(_mark_of(path, ""), Identity(key)._mark_text(path))
+        durable.write(_mark_of(path), Identity(key)._mark_text(path))
 
 
 def _check_readers(path: Path, status: os.stat_result) -> None:

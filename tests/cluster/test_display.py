@@ -11,7 +11,7 @@ from seedflood.cluster.display import LoggedNode, show_result
 
 @pytest.fixture
 def host():
-    return LoggedNode("a", Path("a"), (4,), is_first=True)
+    return LoggedNode("a", Path("a"), 4, is_first=True)
 
 
 def test_why_a_node_has_ended_is_not_hidden_by_what_comes_after_it(host):

@@ -3,7 +3,6 @@
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from seedflood.cluster import plan as planning
 from seedflood.cluster.display import LoggedNode, Picture
 from seedflood.cluster.plan import ClusterPlan, write_settings
 from seedflood.cluster.processes import start_nodes
-from seedflood.config import detach, load_course
+from seedflood.config import load_settings
 from seedflood.errors import ConfigError, SeedfloodError
 from seedflood.host.places import KEY_FILE
 from seedflood.host.seedflood.engine import WORTHLESS
@@ -38,7 +37,6 @@ def plan():
         seed=1,
         evaluate_every=100,
         overrides={"run": {"mode": "gasloc"}},
-        then={"run": {"steps": 40, "objective": {"task": "embedded"}}},
     )
 
 
@@ -53,32 +51,24 @@ def line_of(cluster):
     return Picture(cluster.hosts, cluster._console)._line()
 
 
-def test_all_hosts_have_the_same_two_runs_and_the_first_alone_evaluates_on_the_way(cluster):
-    courses = [load_course(host.folder / "peers.toml") for host in cluster.hosts]
-    assert len({stage.runs for course in courses for stage in course}) == 1
-    first, second = (stage.settings.run for stage in courses[0])
-    assert (first.mode, first.steps) == ("gasloc", 800)
-    assert (second.mode, second.steps, second.model, second.clients) == ("seedflood", 40, "previous", 2)
-    assert first.seed == second.seed == 1
-    every = [[stage.settings.node.evaluate_every > 0 for stage in course] for course in courses]
-    assert every == [[True, True], [False, False]]
+def test_all_hosts_have_the_same_run_and_the_first_alone_evaluates_on_the_way(cluster):
+    settings = [load_settings(host.folder / "peers.toml") for host in cluster.hosts]
+    assert len({one.run.run_id() for one in settings}) == 1
+    run = settings[0].run
+    assert (run.mode, run.steps, run.seed, run.clients) == ("gasloc", 800, 1, 2)
+    assert [one.node.evaluate_every > 0 for one in settings] == [True, False]
 
 
 def test_a_wrong_setting_is_not_said_to_be_in_a_file_that_nobody_wrote(plan, tmp_path):
     with pytest.raises(ConfigError, match=r'^\[run\] has no key "stepz"'):
-        write_settings(replace(plan, overrides={"run": {"stepz": 3}}, then=None), tmp_path)
-
-
-def test_a_second_run_of_other_hosts_is_refused_for_it_would_wait_for_ever(plan, tmp_path):
-    with pytest.raises(ConfigError, match="the run of --then is for 3 hosts, and 2 train here"):
-        write_settings(replace(plan, then={"run": {"clients": 3}}), tmp_path)
+        write_settings(replace(plan, overrides={"run": {"stepz": 3}}), tmp_path)
 
 
 def test_what_keys_decide_follows_from_the_seed_so_a_run_can_be_repeated(plan, tmp_path):
     """Rows and directions do."""
     origins = {}
     for name, seed in (("first", 1), ("again", 1), ("other", 2)):
-        folders = write_settings(replace(plan, seed=seed, then=None), tmp_path / name)
+        folders = write_settings(replace(plan, seed=seed), tmp_path / name)
         identities = [Identity.load_or_create(folder / "state" / KEY_FILE) for folder in folders]
         assert all(one.is_fresh for one in identities)
         origins[name] = [one.origin for one in identities]
@@ -93,11 +83,11 @@ def test_what_is_wrong_with_a_score_is_told_at_once(event):
 
 @pytest.fixture
 def relayed(plan):
-    return replace(plan, nodes=5, relays=2, overrides={}, then=None)
+    return replace(plan, nodes=5, relays=2, overrides={})
 
 
 def test_the_last_nodes_relay_and_nobody_waits_for_them(relayed, tmp_path):
-    settings = [load_course(folder / "peers.toml")[0].settings for folder in write_settings(relayed, tmp_path)]
+    settings = [load_settings(folder / "peers.toml") for folder in write_settings(relayed, tmp_path)]
     assert [one.node.role for one in settings] == ["train"] * 3 + ["relay"] * 2
     assert [one.node.name for one in settings[2:]] == ["node-3", "relay-4", "relay-5"]
     assert [one.node.shard for one in settings[:3]] == ["1/3", "2/3", "3/3"]
@@ -138,19 +128,6 @@ def test_the_progress_of_a_relay_has_no_loss(cluster):
 def progress(step, steps, sent):
     facts = {"event": "progress", "step": step, "steps": steps, "loss": 2.0, "peers": 1, "spent_seconds": 3.0}
     return {**facts, "sent_bytes": sent}
-
-
-def test_the_line_of_a_course_is_about_the_run_that_goes_on(cluster):
-    for host in cluster.hosts:
-        host.learn(progress(800, 800, 5000))
-    assert "run 1: training" in line_of(cluster)
-    assert "step 800/800" in line_of(cluster)
-    for host in cluster.hosts:
-        host.learn({"event": "goes on to the next run"})
-        host.learn({"event": "started"})
-    assert "run 2: evaluating" in line_of(cluster)
-    assert "step 0/40" in line_of(cluster)
-    assert {host.sent_bytes for host in cluster.hosts} == {0}
 
 
 def test_hosts_that_are_ready_train_even_if_they_have_told_no_progress_yet(cluster):
@@ -232,25 +209,18 @@ def test_paths_of_flags_begin_at_the_working_directory_and_the_folder_of_a_clust
     plan = ClusterPlan(
         *(1, "ring", "tiny", "sst2", "rows", 4, None, 1, 0, Path("out")),
         overrides={"node": {"model_path": "tiny"}},
-        then=detach({"run": {"model": "./tiny"}, "node": {"data": "./rows"}}, tmp_path),
     )
-    for then, exports in ((plan.then, None), (None, tmp_path / "out")):
-        home = tmp_path / f"home-{exports is None}"
-        write_settings(replace(plan, then=then), home)
-        home.rename(tmp_path / "moved")
-        first, *more = load_course(tmp_path / "moved/node-1/peers.toml")
-        node = first.settings.node
-        assert (node.state, node.export) == (tmp_path / "moved/node-1/state", exports)
-        assert (first.settings.run.model, node.data) == (str(tmp_path / "tiny"), str(tmp_path / "rows"))
-        assert node.model_path == tmp_path / "tiny"
-        for stage in more:
-            assert stage.settings.run.model == str(tmp_path / "tiny")
-            assert stage.settings.node.export == tmp_path / "out"
-        shutil.rmtree(tmp_path / "moved")
+    write_settings(plan, tmp_path / "home")
+    (tmp_path / "home").rename(tmp_path / "moved")
+    settings = load_settings(tmp_path / "moved/node-1/peers.toml")
+    node = settings.node
+    assert (node.state, node.export) == (tmp_path / "moved/node-1/state", tmp_path / "out")
+    assert (settings.run.model, node.data) == (str(tmp_path / "tiny"), str(tmp_path / "rows"))
+    assert node.model_path == tmp_path / "tiny"
 
 
 def test_a_fault_that_has_passed_is_not_told_at_the_end():
-    node = display.LoggedNode("node-1", Path(), (8,), is_first=True)
+    node = display.LoggedNode("node-1", Path(), 8, is_first=True)
     for event, level, told in (
         ("the loss has risen", "error", "the loss has risen"),
         ("evaluated", "info", "the loss has risen"),

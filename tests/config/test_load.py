@@ -8,13 +8,12 @@ import pytest
 
 from seedflood.config import (
     SECTIONS,
-    check_course,
     check_export,
     check_folders,
     check_place,
+    check_settings,
     divide_data,
     is_loopback,
-    load_course,
     load_settings,
 )
 from seedflood.config.tables import spell
@@ -149,11 +148,11 @@ def test_what_is_missing_is_told_before_the_model_is_loaded(write, text, files, 
 
 def test_an_export_that_could_not_be_written_is_told_before_the_run_and_not_after_it(write):
     path = write("[run]\n")
-    check_course(load_course(path, {"node": {"export": str(path.parent / "new/model")}}))
+    check_settings(load_settings(path, {"node": {"export": str(path.parent / "new/model")}}))
     assert [*path.parent.iterdir()] == [path]
     for folder in (path / "model", "/proc/none/model"):  # root seems to be allowed to write /proc
         with pytest.raises(ConfigError, match=r"cannot be written when the run has ended; correct \[node\] export"):
-            check_course(load_course(path, {"node": {"export": str(folder)}}))
+            check_settings(load_settings(path, {"node": {"export": str(folder)}}))
 
 
 @pytest.mark.parametrize(("card", "is_free"), [(None, False), ("another", False), ("this", True)])
@@ -227,6 +226,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[[peers]]\nadress = "10.0.0.2:7070"\n', ['[peers] has no key "adress"', 'did you mean "address"']),
         ('[[peers]]\naddress = "::1:7070"\n', ['"::1:7070"', '"[fd00::2]:7070"']),
         ('[node]\nname = "a b"\n', ['[node] "name"', "letters, digits", "it is 'a b'"]),
+        ('[node]\nthen = "second.toml"\n', ['[node] "then"', "'serve'", "(it is 'second.toml')"]),
         ('[node]\nlisten = "nowhere"\n', ['"nowhere"', "host:port"]),
         ('[node]\nlisten = "upnp:7070"\n', ['"upnp:7070" is no address', '"0.0.0.0:7070"', "in the router by hand"]),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
@@ -344,12 +344,10 @@ def test_there_are_few_settings():
     assert len(keys) <= SETTINGS_MAX
 
 
-def test_a_relay_is_for_updates_and_for_one_run(write):
+def test_a_relay_is_for_updates(write):
     relay = '[node]\nrole = "relay"\n'
     with pytest.raises(ConfigError, match='has no relays, which pass on what mode = "seedflood" tells'):
         load_settings(write(GASLOC + relay))
-    with pytest.raises(ConfigError, match=r"a relay serves one run: take \[node\] then out"):
-        load_settings(write(relay + 'then = "./next.toml"\n'))
     assert load_settings(write(relay + 'then = "serve"\n')).node.then == "serve"
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from seedflood.config import Settings
 from seedflood.errors import ModelError
 from seedflood.host import process
 from seedflood.host.process import start_daemon
@@ -58,12 +59,12 @@ async def test_a_refused_export_keeps_the_result_and_is_told_when_the_node_has_e
 async def test_the_process_ends_with_the_fault_of_the_export(cluster, monkeypatch, tmp_path):
     monkeypatch.setattr(Trainer, "export", refuse)
 
-    async def start(stage):
+    async def start(settings):
         return await cluster.start("a", [], RUN, {"export": tmp_path / "out"})
 
     monkeypatch.setattr(process, "start_daemon", start)
     with pytest.raises(ModelError, match="Cannot export this model"):
-        await process._Process(None)._serve_one(None)
+        await process._Process(Settings(), None)._serve_run()
     assert start_daemon is not start
 
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 FOLDER = Path(__file__).parents[2] / "docker"
 CLOSED = ("compose.yaml", "compose.closed.yaml")
-TOUR = ("compose.yaml", "compose.tour.yaml")
+GASLOC = ("compose.yaml", "compose.gasloc.yaml")
 NAMES = [f"node-{k}" for k in range(1, 5)]
 STEPS = 250
 
@@ -66,8 +66,8 @@ def cluster(image: str, tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def tour(image: str) -> Iterator[Cluster]:
-    made = Cluster(FOLDER, TOUR)
+def gasloc(image: str) -> Iterator[Cluster]:
+    made = Cluster(FOLDER, GASLOC)
     yield made
     made.down()
 
@@ -108,16 +108,15 @@ def test_a_cluster_ends_right_though_one_node_is_killed_and_another_one_loses_it
         assert replayed["digest"] == results[0]["digest"]
 
 
-def test_the_tour_pre_trains_and_fine_tunes_though_one_node_is_killed_in_between(tour: Cluster):
-    nodes = tour.up()
+def test_a_cluster_pre_trains_though_one_node_is_killed_on_the_way(gasloc: Cluster):
+    nodes = gasloc.up()
     first, killed, *_ = nodes.values()
     first.wait_for("progress", step=100)
-    assert 'seedflood_algorithm_figure{name="tokens_per_second"}' in get(tour, "/metrics")
-    killed.wait_for("finished")
+    assert 'seedflood_algorithm_figure{name="tokens_per_second"}' in get(gasloc, "/metrics")
     killed.kill_inside()
     assert [node.wait() for node in nodes.values()] == [0] * 4
     results = [node.result() for node in nodes.values()]
-    assert {result["run"] for result in results} == {"finetune"}
+    assert {result["run"] for result in results} == {"pretrain"}
     assert len({result["digest"] for result in results}) == 1
     assert killed.inspect()["RestartCount"] == 1
 

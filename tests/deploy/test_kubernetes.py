@@ -40,7 +40,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module", params=["base", "gpu", "tour", "closed"])
+@pytest.fixture(scope="module", params=["base", "gpu", "gasloc", "closed"])
 def manifests(request: pytest.FixtureRequest, folders: Path) -> Manifests:
     return render(folders / request.param)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedflood.config import check_course, load_course, load_settings
+from seedflood.config import check_settings, load_settings
 from seedflood.errors import ConfigError, UsageError
 from seedflood.founding.plan import DIALLED, PlannedHost, explain, found, parse_hosts, plan_dials
 from seedflood.identity import Identity
@@ -21,9 +21,8 @@ def test_each_host_gets_what_it_needs_and_no_more(tmp_path):
     for k, name in enumerate(keys):
         folder = tmp_path / "run" / name
         assert {path.name for path in folder.iterdir()} == {"peers.toml", "roster.json", "seedflood-state"}
-        course = load_course(folder / "peers.toml")
-        check_course(course)
-        settings = course[0].settings
+        settings = load_settings(folder / "peers.toml")
+        check_settings(settings)
         ids.add(settings.run.run_id())
         assert Identity.load_or_create(folder / "seedflood-state" / "identity.pem").public_key.hex() == keys[name]
         assert (settings.node.name, settings.node.shard) == (name, f"{k + 1}/3")
@@ -83,9 +82,9 @@ def test_two_runs_with_the_same_settings_are_two_runs(tmp_path):
 @pytest.mark.parametrize("mode", ["seedflood", "gasloc"])
 def test_any_mode_can_be_chosen_and_any_setting_of_the_run(tmp_path, mode):
     found([PlannedHost("alpha")], {"mode": mode, "steps": 40, "seed": 7}, tmp_path / "run")
-    course = load_course(tmp_path / "run" / "alpha" / "peers.toml")
-    check_course(course)
-    run = course[0].settings.run
+    settings = load_settings(tmp_path / "run" / "alpha" / "peers.toml")
+    check_settings(settings)
+    run = settings.run
     assert (run.mode, run.steps, run.seed, run.clients) == (mode, 40, 7, 1)
 
 

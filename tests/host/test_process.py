@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from seedflood.config import load_course
+from seedflood.config import Settings, load_settings
 from seedflood.host.process import _Process
 
 
@@ -17,10 +17,13 @@ class Told(list):
         self.append("ready")
 
 
-def test_a_course_that_has_become_shorter_is_not_reloaded(tmp_path):
+def test_settings_that_cannot_be_read_any_more_are_not_reloaded(tmp_path):
     peers, told = tmp_path / "peers.toml", Told()
-    peers.write_text('[run]\nname = "one"\n')
-    process = _Process(lambda: load_course(peers))
-    process._notifier, process._daemon = told, SimpleNamespace(position=1, hub=told)
+    peers.write_text("[run]\nstepz = 3\n")
+    process = _Process(Settings(), lambda: load_settings(peers))
+    process._notifier, process._daemon = told, SimpleNamespace(hub=told)
     process._reload()
-    assert told == ["reloading", ("not reloaded", "the file leads to 1 runs, and this is run 2"), "ready"]
+    assert told[0] == "reloading"
+    assert told[1][0] == "not reloaded"
+    assert 'has no key "stepz"' in told[1][1]
+    assert told[2] == "ready"

@@ -1,13 +1,10 @@
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 
 from nodes import PROBES, linked
 from origins import B, C
 
 from seams import Recorder
-from seedflood.config import Settings, Stage
-from seedflood.host.handover import Handover
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.status_source import StatusSource
 from seedflood.protocol.seedflood.outputs import Measured
@@ -33,8 +30,7 @@ class SomeLinks:
 def make_source(node, driver, clock, links=None):
     view = getattr(node, "view", None)
     engine = SimpleNamespace(node=node, view=view, driver=driver, parameters=(1, 4))
-    stage = Stage(Settings(), Path(), 0, ("only",), ("one",))
-    return StatusSource(engine, links, Handover(stage, list), clock, None, incarnation=1)
+    return StatusSource(engine, links, clock, None, incarnation=1)
 
 
 def rows(links):

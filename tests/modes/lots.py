@@ -134,9 +134,6 @@ class Lots(Algorithm):
     def leave(self):
         self.phase = "left"
 
-    def has_ended(self, member):
-        return bool(member.algorithm) and DONE.unpack(member.algorithm)[0] == self._rules.steps
-
     def state(self):
         return DONE.pack(self.step)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import socket
 
 import pytest
@@ -166,19 +165,6 @@ async def test_events_are_read_from_a_node_or_its_files(pair):
 
 async def test_a_file_that_is_none_is_told(tmp_path):
     await fails(ExitCode.USAGE, "is no event file", "events", "--events", tmp_path)
-
-
-async def test_of_a_course_the_events_of_all_runs_are_shown_and_the_latest_is_traced(pair, tmp_path):
-    a, b, _ = pair
-    for one in (a, b):
-        await one.close()
-    course = tmp_path / "course"
-    shutil.copytree(b.settings.node.state, course)
-    shutil.copytree(a.settings.node.state, course / "run-0123")
-    lines = [json.loads(one) for one in (await command("events", "--events", course, "--json")).splitlines()]
-    assert {line["node"] for line in lines} == {"a", "b"}
-    told = json.loads(await command("trace", "a", 1, "--events", course, "--json"))
-    assert [node["node"] for node in told["nodes"]] == ["a"]
 
 
 async def test_without_a_running_node_there_is_one_sentence_and_exit_code_75(pair, tmp_path):

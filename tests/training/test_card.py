@@ -29,16 +29,22 @@ def test_the_settings_on_a_card_are_those_of_the_run():
 
 @pytest.mark.parametrize(
     ("model", "is_linked"),
-    [("facebook/opt-125m", True), ("embedded", False), ("previous", False), ("/models/x", False), ("./x", False)],
+    [
+        ("facebook/opt-125m", True),
+        ("embedded", False),
+        ("run-0123456789abcdef", False),
+        ("/models/x", False),
+        ("./x", False),
+    ],
 )
 def test_a_base_model_of_the_hub_is_linked(model, is_linked):
     assert (f"\nbase_model: {model}\n" in card_of(RunSettings.of(model=model))) is is_linked
 
 
 def test_a_card_says_what_the_base_model_of_a_continued_run_is():
-    card = card_of(RunSettings.of(model="previous"))
-    assert "\n| base model | what the run before has ended with |\n" in card
-    assert "have trained together of what the run before has ended with on" in card
+    card = card_of(RunSettings.of(model="run-0123456789abcdef"))
+    assert "\n| base model | run-0123456789abcdef |\n" in card
+    assert "have trained together of `run-0123456789abcdef` on" in card
 
 
 @pytest.mark.parametrize("settings", ["run.objective = 5", "run = [", "a = " + "[" * 5000 + "]" * 5000, ""])

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 
 import grpc
@@ -13,7 +12,7 @@ from linked import bundle, channel_to, frame_of, pair, rogue
 from seedflood.errors import BindError, PeerError, RunMismatchError
 from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
 from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, Members, Opaque, Ping
-from seedflood.transport import codec, link, links, refusal
+from seedflood.transport import codec, link, links
 from seedflood.transport.answer import PULL_PARTS
 from seedflood.transport.budget import ALLOWANCES, Allowance, Use
 from seedflood.transport.codec import PullEnd, PullMore
@@ -311,56 +310,6 @@ async def test_another_run_is_refused_and_both_sides_name_both_runs(make_node, c
     assert all(run in str(error) for run in ids)
     (line,) = {line for line in caplog.messages if line.startswith("refused")}
     assert all(run in line for run in ids)
-
-
-def run_of(name: bytes) -> str:
-    """The beginning of its id."""
-    return hashlib.sha256(name).hexdigest()[:16]
-
-
-KINDRED = frozenset({run_of(b"first"), run_of(b"second")})
-
-
-@pytest.mark.parametrize("knowing", ["a", "b", "ab"])
-async def test_a_host_of_a_run_before_or_after_ours_is_no_stranger_to_either_if_one_knows_it(
-    make_node, monkeypatch, knowing
-) -> None:
-    a, b = (
-        make_node(name, run=run, kindred_runs=KINDRED if name in knowing else frozenset())
-        for name, run in (("a", "first"), ("b", "second"))
-    )
-    told = asyncio.Event()
-    monkeypatch.setattr(links._log, "log", lambda level, form, why: told.set() if why == said else None)
-    await b.start()
-    said = f"{b.address} is in another run of the course"
-    await a.start(b)
-    await asyncio.wait_for(told.wait(), 20)
-    assert not a.linked
-    assert a.refusals == []
-    assert knowing == "a" or set(b.links.totals.faults.values()) == {0}
-
-
-@pytest.mark.parametrize("is_dialled", [False, True])
-async def test_a_late_host_learns_from_our_last_hello_that_its_run_is_over(make_node, is_dialled) -> None:
-    late = make_node("late", run="first", kindred_runs=KINDRED)
-    last = Hello(late.run_id, late.base_digest, make_node("b").member, (late.member,))
-    b = make_node("b", run="second", kindred_runs=KINDRED, ended={run_of(b"first"): last})
-    await late.start()
-    await b.start(*([late] if is_dialled else []))
-    late.dial(*([] if is_dialled else [b]))
-    await late.until(lambda: ("disconnected", b.origin, "goodbye: all have ended this run") in late.calls)
-    assert ("connected", b.origin) in late.calls
-    assert late.goodbyes >= 1
-    assert b.calls == b.refusals == []
-
-
-async def test_who_never_took_part_learns_nothing_from_our_last_hello(make_node) -> None:
-    stranger = make_node("stranger", run="first", kindred_runs=KINDRED)
-    last = Hello(stranger.run_id, stranger.base_digest, make_node("b").member, (make_node("c").member,))
-    b = await make_node("b", run="second", kindred_runs=KINDRED, ended={run_of(b"first"): last}).start()
-    code, details = await rogue(b, frame_of(stranger.hello()).SerializeToString())
-    assert code is grpc.StatusCode.FAILED_PRECONDITION
-    assert refusal.parse(details)["reason"] == "course"
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,11 @@ from seedflood.transport.owner import LinkSettings
 from seedflood.transport.redial import Dialled, Redial
 
 FAILED, REFUSED, LINKED = Dialled("failed", "no answer"), Dialled("refused", "another run"), Dialled("linked")
-KINDRED = Dialled("kindred", "in another run of the course", run="first")
 
 
 @pytest.fixture
 def redial() -> Redial:
-    settings = LinkSettings("", redial_seconds_min=1.0, redial_seconds_max=10.0, kindred_seconds_max=3.0)
+    settings = LinkSettings("", redial_seconds_min=1.0, redial_seconds_max=10.0)
     return Redial(settings)
 
 
@@ -30,15 +29,6 @@ def test_a_link_that_lasted_begins_the_pauses_anew_and_one_that_broke_at_once_do
 
 def test_who_does_not_fit_is_dialled_seldom(redial):
     assert pauses(redial, REFUSED, 2) == [10.0, 10.0]
-
-
-def test_a_host_in_another_run_of_the_course_is_dialled_often_until_it_was_told_that_its_run_is_over(redial):
-    assert pauses(redial, KINDRED, 4) == [1.0, 2.0, 3.0, 3.0]
-    assert redial.is_to_be_told(KINDRED)
-    redial.told("first")
-    assert not redial.is_to_be_told(KINDRED)
-    assert pauses(redial, KINDRED, 5) == [1.0, 2.0, 4.0, 8.0, 10.0]
-    assert redial.is_to_be_told(KINDRED._replace(run="second"))
 
 
 def test_why_there_is_no_link_is_told_once(redial):

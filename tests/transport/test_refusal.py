@@ -1,7 +1,6 @@
 """A refusal tells the dialler what to change, and nothing that a stranger sends breaks the dialler."""
 
 import json
-from dataclasses import replace
 
 import grpc
 import pytest
@@ -29,16 +28,6 @@ def test_what_the_server_says_is_what_the_dialler_understands() -> None:
     assert "0001020304050607" in str(error)
     assert "0000000000000000" in str(error)
     assert "config check" in str(error)
-    assert not error.is_of_course
-
-
-def test_a_host_of_another_run_of_the_course_is_told_so() -> None:
-    with pytest.raises(PeerError) as refused:
-        refusal.check_hello(replace(OURS, run_id=OTHER), OURS, {refusal.run_fingerprint(OTHER)})
-    facts = refusal.parse(refusal.status(refused.value, OURS.member.origin, OURS.run_id)[1])
-    error = refusal.as_error(facts, "host:1", OTHER, b"key")
-    assert isinstance(error, RunMismatchError)
-    assert (error.is_of_course, error.run, error.public_key) == (True, refusal.run_fingerprint(OURS.run_id), b"key")
 
 
 def test_both_sides_are_told_alike_who_speaks_which_version() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import datetime
-import hashlib
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -20,7 +19,6 @@ from linked import end_of
 
 from seedflood.errors import PeerError
 from seedflood.identity import Identity
-from seedflood.protocol.swarm.messages import Hello
 from seedflood.transport import certificates, codec
 from seedflood.transport.credentials import PROOF_KEY, Credentials
 from seedflood.transport.server import CHANNEL_OPTIONS, LINK_PATH
@@ -367,18 +365,3 @@ async def test_hosts_of_other_runs_are_still_told_so(make_secured):
     a = await make_secured("a").start(b)
     await a.until(lambda: a.refusals)
     assert "belongs to another run" in str(a.refusals[0])
-
-
-async def test_a_late_host_learns_over_tls_that_its_run_is_over_if_it_took_part(make_secured):
-    """The authority says nothing of a run, else they could not hear of each other."""
-    first, second = (hashlib.sha256(run).hexdigest()[:16] for run in (b"first", b"second"))
-    late = await make_secured("late", run="first", kindred_runs={second}).start()
-    stranger = await make_secured("stranger", run="first", kindred_runs={second}).start()
-    b = make_secured("b", run="second", kindred_runs={first})
-    b.links._settings.ended[first] = Hello(late.run_id, late.base_digest, b.member, (late.member,))
-    await b.start(stranger, late)
-    await late.until(lambda: ("disconnected", b.origin, "goodbye: all have ended this run") in late.calls)
-    stranger.dial(b)
-    late.dial(b)
-    await late.until(lambda: late.calls.count(("connected", b.origin)) >= 3)
-    assert (stranger.calls, stranger.refusals, b.calls) == ([], [], [])

@@ -19,12 +19,10 @@ from seedflood.cli.options import (
     EstimateOption,
     JsonOption,
     PeersOption,
-    RunOption,
     SetOption,
     VersionOption,
     parse_overrides,
     say,
-    settings_of,
     table_console,
     typed,
     with_guess,
@@ -35,10 +33,8 @@ from seedflood.cli.watching import events, peers, status, trace
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import (
     ObjectiveSettings,
-    Stage,
-    check_course,
-    detach,
-    load_course,
+    Settings,
+    check_settings,
     load_settings,
     merge,
     read_layer,
@@ -52,7 +48,6 @@ from seedflood.host.places import hold
 LOCAL_STEPS = {"gradient": 48, "reward": 100}
 LOCAL_STEPS_OTHERWISE = 400
 """The default length of a run of `local`, by estimate, or by task."""
-THEN_REMEDY = "name the file of the run that follows with --then"
 
 node_app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 app = typer.Typer(
@@ -87,26 +82,25 @@ def run_node(
 
     Settings come from FILE, then SEEDFLOOD__SECTION__KEY in the environment, then the options here. The node redials
     neighbours that are down for ever; SIGTERM makes it leave in peace, SIGHUP read the peers again. When the run has
-    ended it prints one JSON object and exits, or goes on with the run that `[node] then` names.
+    ended it prints one JSON object and exits.
     """
     given = {"name": name, "listen": listen, "state": state, "data": data, "device": device}
     flags = parse_overrides(overrides)
     flags.setdefault("node", {}).update({key: value for key, value in given.items() if value is not None})
     outlets.begin(is_daemon=True)
     configure_logging(name or "?")
-    course = load_course(peers, flags)
-    check_course(course)
-    _check_scores(course)
-    settings = course[0].settings
+    settings = load_settings(peers, flags)
+    check_settings(settings)
+    _check_own_score(settings)
     configure_logging(settings.node.name)
     structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
 
-    hold(course[0].key_folder)
+    hold(settings.node.state)
     garbage.defer()
     # torch takes seconds to import: --help and faults do not wait for it
     from seedflood.host.process import run_process
 
-    raise typer.Exit(run_process(course, lambda: load_course(peers, flags)))
+    raise typer.Exit(run_process(settings, lambda: load_settings(peers, flags)))
 
 
 @app.command(epilog=EPILOG)
@@ -145,10 +139,6 @@ def local(
     ] = None,
     folder: Annotated[Path | None, typer.Option(help="Keep settings, logs and state here.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the fine-tuned model here.")] = None,
-    then: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Settings of a run that follows, with what this one ends with."),
-    ] = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -184,7 +174,6 @@ def local(
         evaluate_every=max(1, steps // 8) if evaluate_every is None else evaluate_every,
         export=export,
         overrides=flags,
-        then=None if then is None else detach(read_layer(then, THEN_REMEDY), then.parent),
         relays=relays,
     )
     outlets.begin(is_daemon=False)
@@ -205,10 +194,9 @@ def local(
         raise DivergenceError(f"the nodes ended with different digests; keep {result['folder']} and report this.")
 
 
-def _check_scores(course: tuple[Stage, ...]) -> None:
-    for settings in (stage.settings for stage in course):
-        if settings.node.role != "relay":
-            _check_score(settings.run.objective)
+def _check_own_score(settings: Settings) -> None:
+    if settings.node.role != "relay":
+        _check_score(settings.run.objective)
 
 
 def _check_score(objective: ObjectiveSettings, *, runs_code: bool = True) -> None:
@@ -225,23 +213,19 @@ def _check_score(objective: ObjectiveSettings, *, runs_code: bool = True) -> Non
 @config_app.command("check")
 def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
     """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
-    course = load_course(peers, parse_overrides(overrides))
-    check_course(course)
-    _check_scores(course)
+    settings = load_settings(peers, parse_overrides(overrides))
+    check_settings(settings)
+    _check_own_score(settings)
     if not read_layer(peers):
         raise ConfigError(f"{peers} is empty; `seedflood init` makes one.")
-    for stage in course:
-        where = f"{peers} is valid" if stage.position == 0 else "then"
-        say(f"{where}: run {stage.settings.run.name}, id {stage.runs[stage.position]}")
+    say(f"{peers} is valid: run {settings.run.name}, id {settings.run.shown_id()}")
 
 
 @config_app.command("show")
-def show_config(peers: PeersOption = Path("peers.toml"), run: RunOption = None, overrides: SetOption = None) -> None:
+def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
     """Prints all settings as they combine, as JSON: of peers.toml, if there is one, environment, --set and defaults."""
-    if peers == Path("peers.toml") and not peers.exists():
-        settings = load_settings(None, parse_overrides(overrides))
-    else:
-        settings = settings_of(peers, overrides, run)
+    is_there = peers != Path("peers.toml") or peers.exists()
+    settings = load_settings(peers if is_there else None, parse_overrides(overrides))
     say(json.dumps(settings.model_dump(mode="json"), indent=2))
 
 

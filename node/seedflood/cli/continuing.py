@@ -1,153 +1,192 @@
-"""`seedflood continue`: the next run from what hosts have learned, with other rows or more steps, as a course."""
+"""`seedflood continue`: the files of the next run, which begins with what a run has ended with.
+
+The next run has a folder of its own: settings, key, roster and model. It is another run, so it has another journal. Its
+`[run] model` names the run before it, so all hosts write the same text, also relays, which hold no model. A host whose
+model differs from the others' is refused by them as always, for a hello tells the digest of the base model.
+
+The run keeps its name, and with that a closed run its roster, which is signed for the name.
+"""
 
 import json
-import re
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from seedflood import durable
+from seedflood.cli.learned import announced
 from seedflood.cli.options import DATA_HELP, TASK_HELP, SetOption, guessed, parse_overrides, say, typed
-from seedflood.config import PREVIOUS, Stage, check_course, detach, divide_data, load_course, merge, spell
+from seedflood.config import (
+    CARD_FILE,
+    RUN_IN_CARD,
+    WITHOUT_ROWS,
+    Settings,
+    check_folders,
+    combine,
+    detach,
+    divide_data,
+    load_settings,
+    merge,
+    read_layer,
+)
 from seedflood.errors import ConfigError, UsageError
-from seedflood.host.places import JOURNAL_FILE, ROSTER_FILE
-from seedflood.identity import Identity
+from seedflood.founding.plan import PEERS_FILE, STATE_FOLDER, explain, write_text
+from seedflood.host.places import KEY_FILE, ROSTER_FILE, told_result
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
+
+NEXT_FOLDER, MODEL_FOLDER = "next", "model"
+
+OF_ONE_RUN = ("export", "model_path", "roster", "state")
+"""Keys of `[node]` that the next run does not take over as they are."""
 
 
 def continue_run(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PEERS.TOML...", help="Settings of one or more hosts.", show_default="peers.toml"),
+        typer.Argument(metavar="PEERS.TOML...", help="Settings of one or more hosts.", show_default=PEERS_FILE),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="A new folder for the next run.", show_default="next, beside peers.toml"),
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the next run (default: as before).")] = None,
     data: Annotated[str | None, typer.Option(help=f"{DATA_HELP} (default: as before).")] = None,
     task: Annotated[str | None, typer.Option(help=f"Default: as before. {TASK_HELP}")] = None,
-    name: Annotated[str | None, typer.Option(help="Of the next run (default: a number behind the last one's).")] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Of a closed run: the operator's key, with roster.json beside it."),
-    ] = None,
     overrides: SetOption = None,
 ) -> None:
-    """Makes the next run, which begins with what the last one has ended with: same hosts, same keys, same roster.
+    """Makes the next run of a host whose run has ended: it begins with what the hosts have learned.
 
-    Writes the settings of the next run beside peers.toml, and names them there in [node] then. Do the same on all
-    hosts, and start them again: they go on together, once all have ended the last run. Of a closed run the operator
-    does it for all hosts, and hands the files to them, for the next run needs a roster, too.
+    Writes a folder with peers.toml, key, roster and model of the next run. Addresses and peers stay as they are, and
+    so does the folder of the run that has ended. Do the same on all hosts, and start each with the new peers.toml.
 
     Examples:
 
         seedflood continue peers.toml --steps 100 --data ./more.jsonl
 
-        seedflood continue run/*/peers.toml --key run/operator.key --set run.seedflood.learning_rate=0.01
+        seedflood continue peers.toml --task sst2 --set run.mode=seedflood --set run.seedflood.estimate=gradient
     """
     given = parse_overrides(overrides)
     if set(given) - {"run"}:
         raise UsageError("--set is for [run] here; what belongs to a host stands in its peers.toml.")
-    wanted = {key: value for key, value in (("name", name), ("steps", steps)) if value is not None}
-    for file in files or [Path("peers.toml")]:
-        if not file.exists():
-            raise UsageError(f"{file} does not exist; name the settings of a host: seedflood continue PEERS.TOML.")
-        course = load_course(file)
-        _check_begun(course, file)
-        following = _following(course[-1], task, merge(given.get("run", {}), wanted))
-        if (following_name := following["run"]["name"]) in course[-1].names:
-            raise ConfigError(f"the course of {file} has a run {following_name} already; choose another --name.")
-        if data is not None:
-            following = _with_rows(following, course[-1].settings.run.objective.task if task is None else task, data)
-        if course[-1].settings.run.operator is not None:
-            signed = _sign(key, course[-1].settings.run.operator, following["run"]["name"])
-            following = merge(following, {"node": {"roster": f"{following['run']['name']}.json"}})
-            write_roster(file.with_name(following["node"]["roster"]), signed)
-        last = course[-2].settings.node.then if len(course) > 1 else file
-        assert isinstance(last, Path), "a later run without a file"
-        added = _add(file, last, following)
-        say(f"{added}: run {following['run']['name']}, id {load_course(file)[-1].runs[-1]}")
-        if course[-1].settings.node.export is not None:
-            say(f"  what it learns is exported if {added} has an export in [node], to a folder of its own")
-        if key is not None:
-            of_host = ", ".join(path.name for path in (last, added, file.with_name(following["node"]["roster"])))
-            say(f"  copy to {course[0].settings.node.name}, beside its {file.name}: {of_host}")
+    changes = given.get("run", {})
+    if steps is not None:
+        changes = merge(changes, {"steps": steps})
+    named = files or [Path(PEERS_FILE)]
+    if out is not None and len(named) > 1:
+        raise UsageError("--out is for one host; without it, each gets a folder beside its peers.toml.")
+    made = [_continue(file, out or file.parent / NEXT_FOLDER, task, data, changes) for file in named]
     command = f"{typed('seedflood-node')} --peers"
-    started = " and ".join(f"{command} {one}" for one in files or [file]) if key is None else f"{command} {file.name}"
-    say(
-        f"then start each host again, in its folder: {started}"
-        if key is not None
-        else f"do the same on all other hosts of the run, then start each again, here: {started}"
-    )
+    say(f"do the same on all other hosts, then start each: {' and '.join(f'{command} {one}' for one in made)}")
 
 
-def _check_begun(course: tuple[Stage, ...], file: Path) -> None:
-    """Raises ConfigError if this host has still to begin the last run. Who makes files for other hosts has no
-    journal, and cannot know."""
-    last = course[-1]
-    if last.position and not last.is_begun and (course[0].state / JOURNAL_FILE).exists():
+def _continue(file: Path, out: Path, task: str | None, data: str | None, changes: Mapping[str, Any]) -> Path:
+    """Makes the folder of one host's next run. Returns the new peers.toml. Raises SeedfloodError, and leaves nothing
+    then."""
+    if not file.exists():
+        raise UsageError(f"{file} does not exist; name the settings of a host: seedflood continue PEERS.TOML.")
+    before = load_settings(file)
+    if not told_result(before.node.state):
         raise ConfigError(
-            f"run {last.settings.run.name} follows already, and has not begun here: start the node with {file}, or "
-            "take then out of [node] and delete the file that it names."
+            f"run {before.run.name} has not ended here: start the node, {typed('seedflood-node')} --peers {file}, and "
+            "continue when it has."
         )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} is there already; name a new folder with --out.")
+    layer = _next_settings(before, read_layer(file), file.parent, task, data, changes)
+    following = combine(detach(layer, out), None, str(file), out)
+    if before.run.operator is not None and following.run.name != before.run.name:
+        raise ConfigError(
+            f"a closed run keeps its name, for its roster is signed for {before.run.name}: take run.name out of --set."
+        )
+    check_folders(following.model_copy(update={"node": following.node.model_copy(update={"model_path": None})}))
+    try:
+        _write(before, layer, out)
+    except BaseException as error:
+        shutil.rmtree(out, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise ConfigError(f"cannot write {out}: {error.strerror}; name another folder with --out.") from None
+        raise
+    say(f"{out / PEERS_FILE}: run {following.run.name}, id {following.run.shown_id()}")
+    return out / PEERS_FILE
 
 
-def _following(last: Stage, task: str | None, changes: dict[str, Any]) -> dict[str, Any]:
-    """The tables of the next run: those of the last one, but for what is changed."""
-    run, told = last.settings.run, json.loads(last.settings.run.canonical())
+def _next_settings(
+    before: Settings,
+    layer: Mapping[str, Any],
+    folder: Path,
+    task: str | None,
+    data: str | None,
+    changes: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The tables of the next peers.toml. layer: the last one, as it is in this folder. Raises SeedfloodError."""
+    run = _next_run(before, task, changes)
+    node = {key: value for key, value in detach(layer, folder).get("node", {}).items() if key not in OF_ONE_RUN}
+    node["state"] = STATE_FOLDER
+    if before.node.role != "relay":
+        node["model_path"] = MODEL_FOLDER if before.run.mode == "seedflood" else str(_exported(before))
+    if before.run.operator is not None:
+        node["roster"] = ROSTER_FILE
+    if data is not None:
+        run["objective"] = _objective_of(data, run.get("objective", {}))
+        node["data"] = detach({"node": {"data": data}}, Path())["node"]["data"]
+    elif task is not None and task not in WITHOUT_ROWS:
+        node.pop("data", None)  # rows of the last task, and this one has its own
+    return {"run": run, "node": node, "peers": layer.get("peers", [])}
+
+
+def _next_run(before: Settings, task: str | None, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`[run]` as before, but for the model and what is changed."""
+    told = json.loads(before.run.canonical())
     if task is not None:
         told["objective"] = {"task": task}
     told.get("gasloc", {}).pop("initial", None)  # it goes on with what random weights have become
-    base, number = re.fullmatch(r"(.*?)(?:-(\d+))?", run.name).groups()  # type: ignore[union-attr]  # it matches all
-    usual = {"name": f"{base}-{int(number or 1) + 1}", "model": PREVIOUS}
-    data = last.settings.node.data
-    return {"run": merge(told, usual, changes), **({} if data is None else {"node": {"data": data}})}
+    if changes.get("mode", before.run.mode) != before.run.mode:
+        told.pop(before.run.mode, None)
+    return merge({"name": before.run.name}, told, {"model": f"run-{before.run.shown_id()}"}, changes)
 
 
-def _with_rows(following: dict[str, Any], task: str, data: str) -> dict[str, Any]:
-    """The same tables, with these rows and what is guessed of them. Raises SeedfloodError if they do not fit."""
+def _objective_of(data: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """`[run.objective]`, with what is guessed of the rows. Raises SeedfloodError if they do not fit."""
     from seedflood.training.sources import check_place_of_rows  # not every host has what training needs
 
     check_place_of_rows(divide_data(data)[0])
-    objective = guessed(data, {"task": task, **following["run"].get("objective", {})})
-    placed = detach({"node": {"data": data}}, Path())
-    return merge({"run": {"objective": objective}}, following, placed)
+    return merge(guessed(data, said), said)
 
 
-def _sign(key: Path | None, operator: str, name: str) -> SignedRoster:
-    """The operator's roster, for the run of this name. operator: public key of whoever signs it. Raises ConfigError."""
-    if key is None:
-        raise UsageError(
-            "the run is closed, and its roster is for it alone: its operator makes the next one, with --key FILE, and "
-            "hands the files to the hosts."
+def _exported(before: Settings) -> Path:
+    """The model that a run has ended with, where no journal holds what was learned. Raises ConfigError."""
+    folder = before.node.export
+    card = folder / CARD_FILE if folder is not None else None
+    told = RUN_IN_CARD.search(card.read_text(errors="replace")) if card is not None and card.is_file() else None
+    if folder is None or told is None or told[1] != before.run.run_id().hex():
+        raise ConfigError(
+            f'with mode = "{before.run.mode}" a node keeps its model only in [node] export: set that, start the node '
+            "once more, which writes the model and ends, and continue then."
         )
-    if not key.is_file():
-        raise UsageError(f"there is no key {key}; name that of the operator.")
-    identity, before = Identity.load_or_create(key), read_roster(key.with_name(ROSTER_FILE))
-    for what, found in ((key, identity.public_key), (key.with_name(ROSTER_FILE), before.operator)):
-        if found.hex() != operator:
-            raise ConfigError(f"{what} is of operator {found.hex()[:8]}…, but that of the run is {operator[:8]}….")
-    return SignedRoster.sign(identity, name, before.roster)
+    return folder
 
 
-def _add(first: Path, last: Path, following: dict[str, Any]) -> Path:
-    """Writes the file of the next run beside the last one, which then names it. first: of the course. Raises
-    ConfigError, and changes nothing then."""
-    added = last.with_name(f"{following['run']['name']}.toml")
-    if added.exists():
-        raise ConfigError(f"{added} is there already; choose another --name.")
-    before = last.read_text(encoding="utf-8")
-    line = f'then = "{added.name}"\n'
-    kept = re.sub(r"^then *=.*\n", "", before, flags=re.MULTILINE)  # to serve those that come late
-    after, count = re.subn(r"^\[node\].*\n", lambda found: found[0] + line, kept, count=1, flags=re.MULTILINE)
-    try:
-        durable.write(added, spell(following).encode(), mode=0o644)
-        durable.write(last, (after if count else f"{kept}\n[node]\n{line}").encode(), mode=0o644)
-    except OSError as error:
-        added.unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {last} and, beside it, {added}: {error.strerror}.") from None
-    try:
-        check_course(load_course(first))
-    except ConfigError:
-        durable.write(last, before.encode(), mode=0o644)
-        added.unlink(missing_ok=True)
-        raise
-    return added
+def _write(before: Settings, layer: Mapping[str, Any], out: Path) -> None:
+    """Raises OSError or SeedfloodError."""
+    out.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if before.node.role != "relay" and before.run.mode == "seedflood":
+        from seedflood.offline.exporting import export_model
+
+        with announced(f"writing what {before.node.name} has learned to {out / MODEL_FOLDER}"):
+            node = before.node.model_copy(update={"device": "cpu", "dtype": "float32"})  # equal on all hosts
+            export_model(before.model_copy(update={"node": node}), out / MODEL_FOLDER)
+    if before.run.operator is not None:
+        write_roster(out / ROSTER_FILE, _newest_roster(before))
+    key = out / STATE_FOLDER / KEY_FILE
+    key.parent.mkdir(mode=0o700, exist_ok=True)
+    durable.write(key, (before.node.state / KEY_FILE).read_bytes())
+    write_text(out / PEERS_FILE, explain(layer))
+
+
+def _newest_roster(before: Settings) -> SignedRoster:
+    """Of the operator's file and of what others have told since. Raises ConfigError."""
+    kept = before.node.state / ROSTER_FILE
+    known = [one for one in (before.node.roster, kept if kept.exists() else None) if one is not None]
+    return max(map(read_roster, known), key=lambda one: one.roster.serial)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from seedflood.cli.options import JsonOption, PeersOption, SetOption, parse_overrides, say, table_console
 from seedflood.cli.watching import describe_reach
-from seedflood.config import current, load_course
+from seedflood.config import load_settings
 from seedflood.errors import ExitCode, SeedfloodError
 from seedflood.operations.client import node_in
 
@@ -45,4 +45,4 @@ def doctor(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None,
 def _reach(peers: Path, flags: dict[str, Any]) -> Iterator[str]:
     """What the neighbours have found out, if the node of this host runs."""
     with contextlib.suppress(SeedfloodError):
-        yield from describe_reach(node_in(current(load_course(peers, flags)).state).ask("/api/status"))
+        yield from describe_reach(node_in(load_settings(peers, flags).node.state).ask("/api/status"))

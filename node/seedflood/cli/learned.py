@@ -16,12 +16,10 @@ from seedflood.cli.options import (
     TASK_HELP,
     JsonOption,
     PeersOption,
-    RunOption,
     SetOption,
     facts_read,
     parse_overrides,
     say,
-    settings_of,
     show_facts,
     with_guess,
 )
@@ -32,10 +30,8 @@ from seedflood.config import (
     Settings,
     check_folders,
     divide_data,
-    load_course,
     load_settings,
     merge,
-    pick,
 )
 from seedflood.errors import ConfigError, DataError, DivergenceError, UsageError
 from seedflood.training.card import told_objective
@@ -72,7 +68,6 @@ def evaluate(
         str | None,
         typer.Option(help=f"{DATA_HELP}. All rows of a single file, or of a single split (ROWS#test), count."),
     ] = None,
-    run: RunOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -104,8 +99,8 @@ def evaluate(
     of_run, has_state = flags.get("run", {}), peers is not None
     if has_state and file is not None:  # its rows may be read otherwise than those of the run
         flags = {**flags, "run": {key: value for key, value in of_run.items() if key != "objective"}}
-    settings = _settings_of(peers, model, flags, run, adapter)
-    read_as = _settings_of(peers, model, {**flags, "run": of_run}, settings.run.name if has_state else None, adapter)
+    settings = _settings_of(peers, model, flags, adapter)
+    read_as = _settings_of(peers, model, {**flags, "run": of_run}, adapter)
     if file is None:
         check_folders(settings)
 
@@ -149,7 +144,6 @@ def generate(
     temperature: Annotated[float, typer.Option(min=0.0, help="Of the draws; 0 takes the most likely token.")] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Of the draws; without it, each time another.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="Wrap the prompt in the model's chat template.")] = False,
-    run: RunOption = None,
     overrides: SetOption = None,
 ) -> None:
     """Writes text on from a prompt, with any model, or with what a node has learned, also while it runs.
@@ -162,7 +156,7 @@ def generate(
 
         seedflood generate --peers peers.toml --temperature 0.8 --seed 1 < prompt.txt
     """
-    settings = _settings_of(peers, model, parse_overrides(overrides), run, adapter)
+    settings = _settings_of(peers, model, parse_overrides(overrides), adapter)
     text = _read_prompt(prompt)
     check_folders(settings)
 
@@ -193,7 +187,6 @@ def export(
     ] = False,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Numbers of the model.")] = "float32",
     peers: PeersOption = Path("peers.toml"),
-    run: RunOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -214,7 +207,7 @@ def export(
         raise UsageError("--rank and --linear-only are of an adapter; write one with --adapter FOLDER.")
     if adapter is not None and dtype != "float32":
         raise UsageError("--dtype is of a model: an adapter is written in float32, for it is small.")
-    settings = settings_of(peers, overrides, run)
+    settings = load_settings(peers, parse_overrides(overrides))
     check_folders(settings)
 
     from seedflood.offline.exporting import export_adapter, export_model
@@ -231,7 +224,6 @@ def export(
 
 def replay(
     peers: PeersOption = Path("peers.toml"),
-    run: RunOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -244,7 +236,7 @@ def replay(
 
         seedflood replay --peers peers.toml
     """
-    settings = settings_of(peers, overrides, run)
+    settings = load_settings(peers, parse_overrides(overrides))
     check_folders(settings)
 
     from seedflood.offline.learned import replay as replay_journal
@@ -257,17 +249,15 @@ def replay(
         raise DivergenceError(f"the journal in {settings.node.state} is not what the node applied; see above.")
 
 
-def _settings_of(
-    peers: Path | None, model: str | None, flags: dict[str, Any], run: str | None, adapter: Path | None
-) -> Settings:
-    """Of a model, or of one run of the course that a file leads to. Raises ConfigError or UsageError."""
+def _settings_of(peers: Path | None, model: str | None, flags: dict[str, Any], adapter: Path | None) -> Settings:
+    """Of a model, or of a node. Raises ConfigError or UsageError."""
     if (peers is None) == (model is None):
         raise UsageError("name either --peers or --model: what a node has learned, or any model.")
     if adapter is not None and model is None:
         raise UsageError("--adapter goes with --model: name the base model that the adapter is of.")
     if peers is None:
         return load_settings(None, merge(flags, {"run": {"model": model}}))
-    return pick(load_course(peers, flags), run)
+    return load_settings(peers, flags)
 
 
 def _read_prompt(prompt: str | None) -> str:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seedflood import VERSION
-from seedflood.config import EMBEDDED, EstimateName, Settings, divide_data, load_course, merge, pick
+from seedflood.config import EMBEDDED, EstimateName, Settings, divide_data, merge
 from seedflood.errors import UsageError
 from seedflood.terminal import Screen, visible
 
@@ -38,10 +38,6 @@ def _show_version(wanted: bool) -> None:
 
 PeersOption = Annotated[
     Path, typer.Option("--peers", metavar="FILE", help="Settings of this host: peers.toml.", show_default=True)
-]
-RunOption = Annotated[
-    str | None,
-    typer.Option("--run", metavar="NAME", help="Which run of a course ([node] then); default: the latest begun."),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -96,11 +92,6 @@ def with_guess(flags: dict[str, Any], task: str | None, data: str | None, hosts:
     """The overrides of a run with `--task` and `--data`, and with what is `guessed` of these rows."""
     told = merge({"run": {"objective": {} if task is None else {"task": task}}}, flags)
     return told if data is None else merge({"run": {"objective": guessed(data, told["run"]["objective"], hosts)}}, told)
-
-
-def settings_of(peers: Path, overrides: list[str] | None, run: str | None) -> Settings:
-    """Of one run of the course that a file leads to. Raises ConfigError or UsageError."""
-    return pick(load_course(peers, parse_overrides(overrides)), run)
 
 
 def facts_read(settings: Settings, *, has_state: bool = True) -> dict[str, Any]:

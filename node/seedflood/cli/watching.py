@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seedflood.cli.options import JsonOption, PeersOption, say, table_console
-from seedflood.config import current, load_course
+from seedflood.config import load_settings
 from seedflood.errors import NotRunningError, UsageError
 from seedflood.host.places import RESULT_FILE, told_result
 from seedflood.operations.client import RunningNode, node_at, node_in
@@ -90,7 +90,6 @@ def status_table(said: dict[str, Any]) -> Table:
         "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
         "besides": ", ".join(f"{name.replace('_', ' ')}: {text}" for name, text in said["words"].items()),
         "roster": _show_roster(said["roster"]) if said["members"] else "not known yet: the node loads",
-        "course": _show_course(of_node["course"]),
         "window": _show_window(said["window"]) if run["window"] else "",
         "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",
         "updates": ", ".join(
@@ -302,16 +301,10 @@ def _show_removal(removal: dict[str, Any]) -> str:
     return "; ".join([f"{removal['name']}: {state}", *told])
 
 
-def _show_course(course: dict[str, Any]) -> str:
-    """Nothing for a run that stands alone."""
-    runs = course["runs"]
-    return f"{course['position']} of {len(runs)}: {', then '.join(runs)}" if len(runs) > 1 else ""
-
-
 def _find(peers: Path, node: str | None) -> RunningNode:
     if node is not None:
         return node_at(node)
-    state = current(load_course(peers)).state
+    state = load_settings(peers).node.state
     if find_http_address(state) is None and (digest := told_result(state).get("digest")) is not None:
         raise NotRunningError(
             f"the run has ended here, with digest {digest[:8]}: {state / RESULT_FILE} says what came of it, and "
@@ -320,12 +313,9 @@ def _find(peers: Path, node: str | None) -> RunningNode:
     return node_in(state)
 
 
-def _lines(path: Path, *, is_of_latest: bool = False) -> Iterator[bytes]:
-    """The lines of a file, or of all event files in a state folder, also those of later runs of a course. is_of_latest:
-    of the latest run alone, for steps begin anew in each. Raises UsageError if there are none."""
-    folders = [path, *sorted(path.glob("run-*"), key=lambda one: one.stat().st_mtime)]
-    of_runs = [found for folder in folders if (found := event_files(folder))] if path.is_dir() else [[path]]
-    paths = of_runs[-1] if of_runs and is_of_latest else list(itertools.chain(*of_runs))
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, or of all event files in a state folder. Raises UsageError if there are none."""
+    paths = event_files(path) if path.is_dir() else [path]
     if not paths or not paths[0].is_file():
         raise UsageError(f"{path} is no event file and holds none; name events.jsonl or a state folder.")
     return read_lines(paths)
@@ -341,8 +331,7 @@ def _trace_files(files: list[Path], origin: str, step: int) -> list[dict[str, An
             f'no origin, or more than one, goes by "{origin}" in these files; known are '
             f"{', '.join(sorted(set(names.values()))) or 'none'}."
         )
-    of_files = (_lines(path, is_of_latest=True) for path in files)
-    return [trace_lines(lines, str(found), step, names.get(str(found))).as_json() for lines in of_files]
+    return [trace_lines(_lines(path), str(found), step, names.get(str(found))).as_json() for path in files]
 
 
 def _show_reputation(member: dict[str, Any]) -> Text:

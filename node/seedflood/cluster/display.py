@@ -36,14 +36,12 @@ RECOVERED = "the loss is near its best again"
 
 @dataclass(slots=True)
 class LoggedNode:
-    """A node, as its log describes it. steps_of_runs: of each run of the course. run: the position of the present one,
-    from 0."""
+    """A node, as its log describes it. steps: of its run."""
 
     name: str
     folder: Path
-    steps_of_runs: tuple[int, ...]
+    steps: int
     is_first: bool
-    run: int = 0
     phase: str = "importing PyTorch"
     has_trained: bool = False
     step: int = 0
@@ -58,16 +56,11 @@ class LoggedNode:
     """Its last fault, unless that has passed: to be told at the end."""
     has_failed: bool = False
     """Was it the one by which it ended? Nothing counts that comes after it."""
-    results: list[dict[str, Any]] = field(default_factory=list)
-    """The results of the runs that have ended."""
+    result: dict[str, Any] | None = None
+    """Of the run, when it has ended."""
 
     evaluations: list[dict[str, float]] = field(default_factory=list)
-    """Evaluations of all runs: `run` and `step`, and figures by name."""
-
-    @property
-    def steps(self) -> int:
-        """Of the present run."""
-        return self.steps_of_runs[self.run]
+    """`step`, and figures by name."""
 
     def learn(self, facts: dict[str, Any]) -> None:
         """facts: of a line of its log."""
@@ -80,8 +73,6 @@ class LoggedNode:
         match event:
             case "loading" | "draining" | "waiting" | "finished":
                 self.phase = event
-            case "goes on to the next run":
-                self._go_on()
             case "started":
                 self.phase = "evaluating"
             case "ready":
@@ -92,14 +83,9 @@ class LoggedNode:
                 self.seconds, self.sent_bytes = facts.get("spent_seconds", 0.0), facts.get("sent_bytes", 0)
             case "evaluated" if self.is_first or facts["step"]:  # on the way only the first one evaluates
                 self.figures = {key: value for key, value in facts.items() if isinstance(value, float)}
-                self.evaluations.append({"run": self.run, "step": facts["step"], **self.figures})
+                self.evaluations.append({"step": facts["step"], **self.figures})
             case "copy under way":
                 self.phase = f"copying, {facts['held'] / max(facts['wanted'], 1):.0%}"
-
-    def _go_on(self) -> None:
-        """The next run begins."""
-        self.run, self.step, self.loss, self.figures, self.shown = self.run + 1, 0, None, {}, {}
-        self.seconds, self.sent_bytes = 0.0, 0
 
 
 class Picture:
@@ -170,7 +156,7 @@ class Picture:
 
     def _last(self) -> LoggedNode:
         """The host that is furthest behind."""
-        return min(self._hosts, key=lambda host: (host.run, host.step))
+        return min(self._hosts, key=lambda host: host.step)
 
     def _figure_name(self) -> str | None:
         """The most telling figure of the evaluations; None before the first one."""
@@ -179,16 +165,12 @@ class Picture:
     def _phase(self) -> str:
         phases = [host.phase for host in self._hosts]
         order = ("importing PyTorch", "loading", "evaluating", "waiting", "training", "draining", "finished", "done")
-        phase = min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
-        return f"run {self._last().run + 1}: {phase}" if len(self._last().steps_of_runs) > 1 else phase
+        return min(phases, key=lambda phase: order.index(phase) if phase in order else 0)
 
 
 def show_result(result: dict[str, Any], console: Console) -> None:
-    """The end of every run as a table for people, at most 80 columns wide."""
-    earlier = result.get("earlier", ())
-    last = result | {"seconds": max(node["spent_seconds"] for node in result["nodes"])} if earlier else result
-    for one in (*earlier, last):
-        _show_run(one, f"{one['name']} ({one['run_id'][:16]})" if earlier else one["run_id"][:16], console)
+    """The end of a run as a table for people, at most 80 columns wide."""
+    _show_run(result, console)
     for sample in result.get("samples", ()):
         for name in ("prompt", "wanted", "before", "after"):
             console.print(Text(visible(f"{name:>7}: {_shortened(sample.get(name, '-').strip())}")))
@@ -202,9 +184,9 @@ def _shortened(text: str) -> str:
     return text if len(text) <= SAMPLE_CHARACTERS_MAX else f"{text[:half]} … {text[-half:]}"
 
 
-def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
+def _show_run(result: dict[str, Any], console: Console) -> None:
     steps = "/".join(map(str, sorted({node["steps"] for node in result["nodes"]})))
-    title = f"run {name}: {steps} steps, {result['seconds']:.1f} s"
+    title = f"run {result['run_id'][:16]}: {steps} steps, {result['seconds']:.1f} s"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     names = [key.removesuffix("_before") for key in result["nodes"][0] if key.endswith("_before")][:FIGURES_SHOWN]
     for column in ("node", "seconds", *names, "digest", "kB sent / received"):
@@ -242,8 +224,7 @@ def _show_run(result: dict[str, Any], name: str, console: Console) -> None:
 
 def is_sound(result: dict[str, Any]) -> bool:
     """Are all digests equal, if the algorithm promises that?"""
-    runs = (result, *result.get("earlier", ()))
-    return all(one["digests_equal"] or one.get("mode", EXACT_MODE) != EXACT_MODE for one in runs)
+    return bool(result["digests_equal"]) or result.get("mode", EXACT_MODE) != EXACT_MODE
 
 
 def understood(facts: dict[str, Any]) -> str:

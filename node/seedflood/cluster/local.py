@@ -27,8 +27,7 @@ class StoppedError(SeedfloodError):
 
 
 def run_cluster(plan: ClusterPlan, folder: Path | None = None) -> dict[str, Any]:
-    """Runs the plan to its end. Returns the result as `seedflood local --json` prints it: that of the last run, and
-    as `earlier` those of the runs before it.
+    """Runs the plan to its end. Returns the result as `seedflood local --json` prints it.
 
     folder: it is kept, with peers.toml, log and state of every node. None: a temporary one, kept only if a node fails,
     and not because of its settings before it trains. Raises SeedfloodError with the exit code of the first node that
@@ -126,9 +125,8 @@ class _Cluster:
             error = SeedfloodError(f"{host.name} failed: {why} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
-        results = (host.folder / STDOUT_FILE).read_text(encoding="utf-8")
-        host.results = [json.loads(line) for line in results.splitlines() if line.strip()]
-        if host.results:
+        if told := (host.folder / STDOUT_FILE).read_text(encoding="utf-8").strip():
+            host.result = json.loads(told)
             host.phase = "done"
         if all(one.phase == "done" for one in self.hosts[: self._clients]):
             asyncio.get_running_loop().call_later(STOP_SECONDS, self._stop_relays)
@@ -167,20 +165,20 @@ class _Cluster:
             await asyncio.wait([process.ended for process in self._processes], timeout=STOP_SECONDS)
 
     def _result(self) -> dict[str, Any]:
-        runs = len(self.hosts[0].steps_of_runs)
-        if behind := [host for host in self.hosts if len(host.results) < runs]:
+        results = [host.result for host in self.hosts if host.result is not None]
+        if len(results) < len(self.hosts):
+            behind = [host for host in self.hosts if host.result is None]
             names = ", ".join(host.name for host in behind)
             raise SeedfloodError(
                 f"{names}: no result; was the run too short for it? (log: {behind[0].folder}/log.jsonl)"
             )
-        curves = [[point for point in self.hosts[0].evaluations if point["run"] == k] for k in range(runs)]
-        *earlier, last = (_describe_run([host.results[k] for host in self.hosts], curves[k]) for k in range(runs))
+        run = _describe_run(results, self.hosts[0].evaluations)
         errors = {host.name: host.last_words for host in self.hosts if host.last_words}
-        return last | {"seconds": round(time.monotonic() - self._began, 3), "earlier": earlier, "errors": errors}
+        return run | {"seconds": round(time.monotonic() - self._began, 3), "errors": errors}
 
 
 def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, float]]) -> dict[str, Any]:
-    """One run of all nodes as a result. evaluations: of the first node."""
+    """The run of all nodes as a result. evaluations: of the first node."""
     digests = {result.get("digest") for result in results}
     relays = [result for result in results if result.get("role") == "relay"]
     results = [result for result in results if result.get("role") != "relay"]

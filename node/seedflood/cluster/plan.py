@@ -9,22 +9,16 @@ from typing import Any
 
 from seedflood.cluster.ports import reserve_ports
 from seedflood.cluster.topology import TopologyName, make_topology
-from seedflood.config import PREVIOUS, RunSettings, check_course, detach, load_course, merge, spell
+from seedflood.config import check_settings, detach, load_settings, merge, spell
 from seedflood.errors import ConfigError
 from seedflood.host.places import KEY_FILE
 from seedflood.identity import write_key
 
-THEN_FILE = "then.toml"
-
-EVALUATIONS = 8
-"""How often the second run is evaluated on the way."""
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """What to run. overrides: settings by section, for every node. train_examples: None for all. then: settings of a
-    second run, by section, with absolute paths; its model may be "previous", the result of the first. relays: how many
-    of the nodes, the last ones, only relay."""
+    """What to run. overrides: settings by section, for every node. train_examples: None for all. relays: how
+    many of the nodes, the last ones, only relay."""
 
     nodes: int
     topology: TopologyName
@@ -37,7 +31,6 @@ class ClusterPlan:
     evaluate_every: int
     export: Path | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
-    then: dict[str, Any] | None = None
     relays: int = 0
 
     @property
@@ -60,8 +53,8 @@ def make_home(folder: Path | None) -> Path:
     return folder
 
 
-def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]:
-    """Writes one folder with a peers.toml per node. Returns the folders, each with how many steps its runs have. Raises
+def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, int]:
+    """Writes one folder with a peers.toml per node. Returns the folders, each with how many steps its run has. Raises
     ConfigError."""
     if plan.clients < 1:
         raise ConfigError(f"{plan.relays} relays of {plan.nodes} nodes leave none that trains; start more nodes.")
@@ -77,16 +70,13 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, tuple[int, ...]]
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
         peers = {"peers": [{"address": f"127.0.0.1:{ports[j]}"} for j in neighbours]}
         (folder / "peers.toml").write_text(spell(sections | peers), encoding="utf-8")
-        if plan.then is not None:
-            (folder / THEN_FILE).write_text(spell(_then_sections(plan, k)), encoding="utf-8")
         try:
-            course = load_course(folder / "peers.toml")
-            check_course(course)
+            settings = load_settings(folder / "peers.toml")
+            check_settings(settings)
         except ConfigError as error:  # nobody has written this file
             raise ConfigError(str(error).removeprefix(f"{folder / 'peers.toml'}: ")) from None
-        first = course[0]
-        write_key(first.key_folder / KEY_FILE, secret_of(first.settings.run.seed, k))
-        written[folder] = tuple(stage.settings.run.steps for stage in course)
+        write_key(settings.node.state / KEY_FILE, secret_of(settings.run.seed, k))
+        written[folder] = settings.run.steps
     return written
 
 
@@ -100,7 +90,7 @@ def secret_of(seed: int, k: int) -> bytes:
 def _told(plan: ClusterPlan, k: int) -> dict[str, Any]:
     """What the operator has told of models and rows: paths begin at the working directory."""
     node: dict[str, Any] = {} if plan.data is None else {"data": plan.data}
-    if plan.export is not None and plan.then is None and k == 0:
+    if plan.export is not None and k == 0:
         node["export"] = str(plan.export)
     return {"run": {"model": plan.model}, "node": node}
 
@@ -125,19 +115,4 @@ def _node_section(plan: ClusterPlan, k: int, name: str, port: int) -> dict[str, 
         "progress_seconds": 0.5,
         "evaluate_every": plan.evaluate_every if k == 0 else 0,
         **({"role": "relay"} if k >= plan.clients else {}),
-        **({"then": THEN_FILE} if plan.then is not None else {}),
     }
-
-
-def _then_sections(plan: ClusterPlan, k: int) -> dict[str, Any]:
-    """Settings of the second run. Those that it does not have are as in the first run. Raises ConfigError."""
-    assert plan.then is not None, "nothing follows"
-    usual = {"run": {"name": "then", "model": PREVIOUS, "seed": plan.seed, "clients": plan.clients}}
-    sections = merge(usual, plan.then)
-    if (clients := sections["run"]["clients"]) != plan.clients:
-        raise ConfigError(f"the run of --then is for {clients} hosts, and {plan.clients} train here: change clients.")
-    steps = sections["run"].get("steps", RunSettings.model_fields["steps"].default)
-    node: dict[str, Any] = {"evaluate_every": max(1, steps // EVALUATIONS) if k == 0 else 0}
-    if plan.export is not None and k == 0:
-        node["export"] = str(plan.export.resolve())
-    return merge({"run": {}, "node": node}, sections)

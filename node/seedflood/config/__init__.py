@@ -13,13 +13,12 @@ from seedflood.config.checks import (
     check_export,
     check_folders,
     check_place,
+    check_settings,
     check_target,
 )
-from seedflood.config.course import PREVIOUS, Stage, check_course, current, load_course, pick
 from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.load import combine, detach, load_settings, read_layer, read_objective
 from seedflood.config.node import (
-    SERVE,
     NodeSettings,
     check_address,
     divide_data,

@@ -26,6 +26,12 @@ EXPORTED = re.compile(
 """The names of what an export of a model or an adapter writes, tokenizers of all kinds among them."""
 
 
+def check_settings(settings: Settings) -> None:
+    """Raises ConfigError if what the settings name is not there, or their export has no place."""
+    check_folders(settings)
+    check_export(settings)
+
+
 def check_folders(settings: Settings) -> None:
     """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
     node, run = settings.node, settings.run

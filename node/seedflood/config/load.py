@@ -16,7 +16,7 @@ from pydantic import ValidationError, create_model
 
 from seedflood.config.checks import EMBEDDED
 from seedflood.config.faults import first_sentence, nearest
-from seedflood.config.node import SERVE, NodeSettings, divide_data
+from seedflood.config.node import NodeSettings, divide_data
 from seedflood.config.run import ObjectiveSettings
 from seedflood.config.settings import SECTIONS, Settings
 from seedflood.config.tables import merge
@@ -27,10 +27,10 @@ ENVIRONMENT_PREFIX = "SEEDFLOOD__"
 PATHS = tuple(
     name for name, field in NodeSettings.model_fields.items() if Path in (field.annotation, *get_args(field.annotation))
 )
-"""Keys of `[node]` whose values are paths; but for `then = "serve"`."""
+"""Keys of `[node]` whose values are paths."""
 
 PATH_STARTS = ("./", "../", "/", "~")
-NAMES = ("", EMBEDDED, "previous")
+NAMES = ("", EMBEDDED)
 """Of model and data, with a meaning of their own: never a folder."""
 
 NAME_THE_FILE = "name your peers.toml with --peers"
@@ -71,7 +71,7 @@ def anchor(layer: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(node, Mapping):
         return dict(layer)
     texts = {key: value for key, value in node.items() if isinstance(value, str)}
-    begun = {key: _begun(texts[key], folder) for key in PATHS if texts.get(key, "") not in ("", SERVE)}
+    begun = {key: _begun(texts[key], folder) for key in PATHS if texts.get(key, "") != ""}
     if is_path(data := texts.get("data"), folder):
         begun["data"] = _begun(str(data), folder)
     return merge(layer, {"node": begun})
@@ -132,7 +132,7 @@ def _place(loaded: Settings, model_folder: Path) -> Settings:
     placed: dict[str, Any] = dict(anchor({"node": texts}, Path())["node"])
     if node.model_path is None and not Path(model).is_absolute() and is_path(model, model_folder):
         placed["model_path"] = _begun(model, model_folder)
-    changes = {key: Path(value) if key in PATHS and value != SERVE else value for key, value in placed.items()}
+    changes = {key: Path(value) if key in PATHS else value for key, value in placed.items()}
     return loaded.model_copy(update={"node": node.model_copy(update=changes)})
 
 

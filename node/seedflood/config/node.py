@@ -11,9 +11,6 @@ from pydantic import AfterValidator, Field, field_validator
 
 from seedflood.config.tables import Name, PublicKey, Section
 
-SERVE = "serve"
-"""Of `[node] then`: stay."""
-
 
 def check_address(value: str) -> str:
     """Returns the address if it is "host:port", "[v6]:port" or "[v6%interface]:port"; raises ValueError otherwise."""
@@ -90,10 +87,7 @@ class NodeSettings(Section):
         None, ge=0, description="Validation rows to use (default: all); 0: the run is not evaluated."
     )
     export: Path | None = Field(None, description="Folder for the fine-tuned model when the run has ended.")
-    then: Path | Literal["serve"] | None = Field(
-        None,
-        description='After the run: settings of the run that follows, or "serve": stay (default: exit).',
-    )
+    then: Literal["serve"] | None = Field(None, description='After the run: "serve": stay (default: exit).')
     progress_seconds: float = Field(10.0, ge=0, description="Seconds between progress lines in the log.")
     patience_seconds: float = Field(
         60.0,

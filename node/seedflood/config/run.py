@@ -23,6 +23,9 @@ RUN_SCHEMA = 9
 """It is counted up when a default changes, or what hosts make of updates: then hosts of the versions before and after
 never link."""
 
+RUN_CHARACTERS_SHOWN = 16
+"""How many characters of a run id people see."""
+
 TaskName = Literal[
     "embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm", "completion", "chat", "reward"
 ]
@@ -113,8 +116,7 @@ class RunSettings(Section):
     model: str = Field(
         "embedded",
         min_length=1,
-        description='Base model: "embedded", a Hugging Face name, a folder or a GGUF file (then equal on all hosts), '
-        'or "previous": what the run before it has ended with.',
+        description='Base model: "embedded", a Hugging Face name, a folder or a GGUF file (then equal on all hosts).',
     )
     operator: PublicKey | None = Field(
         None,
@@ -213,6 +215,10 @@ class RunSettings(Section):
     def run_id(self) -> bytes:
         """32 bytes, equal on hosts with equal `[run]`."""
         return hashlib.sha256(f"seedflood run {RUN_SCHEMA}\0".encode() + self.canonical().encode()).digest()
+
+    def shown_id(self) -> str:
+        """The beginning of the run's id, as people see it."""
+        return self.run_id().hex()[:RUN_CHARACTERS_SHOWN]
 
 
 def deviations(table: Section) -> dict[str, Any]:

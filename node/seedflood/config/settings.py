@@ -1,6 +1,5 @@
 """All tables of peers.toml together, by name, and what one of them rules out in another."""
 
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import create_model, model_validator
@@ -72,8 +71,6 @@ class Settings(Section):
                 f'mode = "{self.run.mode}" has no relays, which pass on what mode = "seedflood" tells: link its hosts '
                 "with each other"
             )
-        if self.node.role == "relay" and isinstance(self.node.then, Path):
-            raise ValueError("a relay serves one run: take [node] then out, and start another relay for the next run")
         return self
 
     @model_validator(mode="after")

@@ -29,7 +29,7 @@ from seedflood.roster_file import SignedRoster, write_roster
 OPERATOR_FILE, NEWCOMER_FILE = "operator.key", "newcomer.toml"
 PEERS_FILE, STATE_FOLDER = "peers.toml", "seedflood-state"
 
-HEAD = "# Made by `seedflood init` or `join`. deploy/peers.toml of the source explains every setting.\n\n"
+HEAD = "# Made by `seedflood`. deploy/peers.toml of the source explains every setting.\n\n"
 HEADINGS = {
     "run": "# --- The run: equal on all hosts. `seedflood config check` prints its id. ---\n",
     "node": "# --- This host ---\n",

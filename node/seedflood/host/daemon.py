@@ -15,20 +15,18 @@ from typing import Any
 
 import structlog
 
-from seedflood.config import SERVE, Stage
+from seedflood.config import Settings
 from seedflood.errors import JournalError, PeerError, RemovedError, RunMismatchError, SeedfloodError, SupersededError
 from seedflood.host.clocks import Clocks
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.engine import Engine, Shell
 from seedflood.host.enrolment import Enrolment, steady_seconds
-from seedflood.host.handover import Handover, keep_farewell, read_farewells
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity
 from seedflood.operations.console import Console
 from seedflood.operations.status import STANDSTILL_SECONDS, why_not_ready
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Member, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.roster import Roster
@@ -60,7 +58,7 @@ class Daemon(Owner):
     ended: done when the run is over or `drain` was called. It holds the exception if a fault ended the daemon.
     """
 
-    _stage: Stage
+    settings: Settings
     identity: Identity
     engine: Engine
     _compute: ComputeThread
@@ -81,12 +79,11 @@ class Daemon(Owner):
     is_compute_idle: bool = True
 
     def __post_init__(self) -> None:
-        self.settings, self.position = self._stage.settings, self._stage.position
         self.hub = self._console.hub
         self.gate = self.enrolment.gate
         self.ended: asyncio.Future[None] = self.loop.create_future()
         self.credentials = Credentials(self.identity, proxy_of=self.settings.node.proxy_of)
-        self.links = self._make_links(self._stage)
+        self.links = self._make_links()
         incarnation = self.engine.journal.next_incarnation(at_least=int(time.time()))
         shell = Shell(self.identity, self.gate, self.hub, self.links, self, self.run, self.drive, self.loop.time)
         self.engine.assemble(shell, Member(self.identity.public_key, self.settings.node.name, incarnation))
@@ -95,11 +92,8 @@ class Daemon(Owner):
             "an engine that asks nobody who belongs to the run"
         )
         self._driver.keep_roster = self.enrolment.keep
-        self.handover = Handover(self._stage, self.node.unended, lambda: self.node.is_forgetful)
         self.clocks = Clocks(self.gate, steady_seconds)
-        self.status_source = StatusSource(
-            self.engine, self.links, self.handover, self.loop.time, self.clocks, incarnation=incarnation
-        )
+        self.status_source = StatusSource(self.engine, self.links, self.loop.time, self.clocks, incarnation=incarnation)
         self.hub.subject = self.status_source
 
     @property
@@ -267,14 +261,9 @@ class Daemon(Owner):
         report.publish(self.result)
         if (fault := self.engine.fault()) is not None:
             self.failed(fault)
-        elif self.handover.is_wanted and self.engine.unexported is not None:
-            self.failed(self.engine.unexported)  # the next run begins with that model
         elif self.status_source.is_draining:
             self._end()  # who told us to stop has waited for the result alone
-        elif self.handover.is_wanted:
-            self.handover.ended(self.loop.time())
-            self._look_at_handover()
-        elif node.then == SERVE:
+        elif node.then == "serve":
             self.hub.tell("the run is over; serving nodes that join late until stopped")
         elif any(member.is_relay for member in self.status_source.view().members):
             self._stay_until = self.loop.time() + node.patience_seconds
@@ -284,7 +273,7 @@ class Daemon(Owner):
         else:
             self._end()
 
-    def _look_at_farewell(self) -> None:
+    def _look_at_end(self) -> None:
         """Ends the daemon when all hosts have ended or left and it has passed that on, or when its patience is over. A
         relay waits for all of them, and may have only us to hear of it."""
         if self._stay_until is None:
@@ -295,40 +284,18 @@ class Daemon(Owner):
         if now >= self._stay_until:
             self._end()
 
-    def _look_at_handover(self) -> None:
-        """Ends the daemon when the next run may begin, or never can. Until then it serves hosts that have not ended
-        this one."""
-        handover, now = self.handover, self.loop.time()
-        if not handover.is_wanted or self.ended.done():
-            return
-        if handover.look():
-            keep_farewell(self._stage, self._driver.hello())
-            self.hub.tell("goes on to the next run")
-            self._end()
-        elif (fault := handover.fault(now, self.settings.node.patience_seconds)) is not None:
-            self.failed(fault)
-        elif handover.is_due(now):
-            names = [one.name for one in handover.blockers()]
-            advice = {"advice": said} if (said := handover.advice(now)) is not None else {}
-            self.hub.tell("waiting", "warning", waiting_for=shorten(names), why=["course"], **advice)
-
     def _end(self) -> None:
         if not self.ended.done():
             self.ended.set_result(None)
 
     # Small things
 
-    def _make_links(self, stage: Stage) -> Links:
-        node, bytes_max = self.settings.node, self.engine.frame_bytes_max
-        links_max = min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX)
-        kindred, ended = frozenset(stage.runs) - {stage.runs[stage.position]}, read_farewells(stage)
+    def _make_links(self) -> Links:
         settings = LinkSettings(
-            node.listen,
-            links_max,
-            bytes_max,
+            self.settings.node.listen,
+            links_max=min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX),
+            epoch_bytes_max=self.engine.frame_bytes_max,
             has_contents=self.engine.has_contents,
-            kindred_runs=kindred,
-            ended=ended,
         )
         return Links(settings, self, credentials=self.credentials)
 
@@ -363,8 +330,7 @@ class Daemon(Owner):
             self._tell_clock()
             self._tell_ready()
             self.hub.reached(self.node.step)
-            self._look_at_handover()
-            self._look_at_farewell()
+            self._look_at_end()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

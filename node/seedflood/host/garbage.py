@@ -32,13 +32,6 @@ def settle() -> None:
     gc.enable()
 
 
-def release() -> None:
-    """Collects what a run has left that is over."""
-    gc.unfreeze()
-    gc.collect()
-    exclude()
-
-
 def collect_rarely() -> None:
     """Makes collections of new objects rarer, and leaves out nothing that exists."""
     gc.set_threshold(YOUNG_MAX, *gc.get_threshold()[1:])

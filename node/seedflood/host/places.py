@@ -28,9 +28,6 @@ ROSTER_FILE = "roster.json"
 FORM_FILE = "form"
 """Of a relay: what it has learned of the run from others."""
 
-FAREWELL_FILE = "farewell"
-"""Our last hello in a run of a course that all have ended."""
-
 GASLOC_FOLDER = "gasloc"
 """Holds what hosts that train by GASLoC exchange."""
 

@@ -9,14 +9,14 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import structlog
 import uvloop
 
 from seedflood import durable
-from seedflood.config import Stage, current
+from seedflood.config import Settings
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.host import garbage, outlets, signals
 from seedflood.host.compute_thread import ComputeThread
@@ -33,28 +33,23 @@ from seedflood.operations.systemd import Notifier
 _log = structlog.stdlib.get_logger("seedflood")
 
 
-Course = tuple[Stage, ...]
-
-
-def run_process(course: Course, reload: Callable[[], Course] | None = None) -> ExitCode:
-    """Runs one daemon per run of the course, beginning with the run that this host has reached, until the last run is
-    over or a signal ends it. Raises SeedfloodError.
+def run_process(settings: Settings, reload: Callable[[], Settings] | None = None) -> ExitCode:
+    """Runs a daemon until its run is over or a signal ends it. Raises SeedfloodError.
 
     reload: reads the settings again, for SIGHUP.
     """
     garbage.exclude()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_Process(reload).serve(course))
+        return runner.run(_Process(settings, reload).serve())
 
 
-async def start_daemon(stage: Stage) -> Daemon:
+async def start_daemon(settings: Settings) -> Daemon:
     """Loads key and model, opens the journal and the links. Raises SeedfloodError, and leaves nothing open then.
 
     Probes and the page are served first, before the model is loaded; and a port that is in use is told before that.
     """
-    settings = stage.settings
     run = settings.run
-    identity = _load_identity(stage)
+    identity = _load_identity(settings.node.state)
     enrolment = Enrolment.open(settings, identity)
     if address := settings.node.listen:
         listen_at(address, "[node] listen").close()
@@ -62,68 +57,57 @@ async def start_daemon(stage: Stage) -> Daemon:
         console = await Console.open(settings, identity.origin)
         undo.push_async_callback(console.close)
         hub = console.hub
-        hub.course = stage.position, stage.names
         compute = ComputeThread()
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         what = {"mode": run.mode, "model": run.model, "task": run.objective.task}
-        hub.tell("loading", **what, run_id=run.run_id().hex()[:16], http=console.address)
+        hub.tell("loading", **what, run_id=run.shown_id(), http=console.address)
         engine = await opener(settings)(settings, identity, compute, hub, undo)
         if (damaged := engine.journal.damaged) is not None:
             hub.tell("the journal was damaged; what was lost is pulled from neighbours", "error", kept_at=str(damaged))
-        daemon = Daemon(stage, identity, engine, compute, console, asyncio.get_running_loop(), enrolment)
+        daemon = Daemon(settings, identity, engine, compute, console, asyncio.get_running_loop(), enrolment)
         undo.push_async_callback(daemon.close)
         await daemon.start()
         undo.pop_all()
     return daemon
 
 
-def _load_identity(stage: Stage) -> Identity:
-    """The key of the host, the same for all runs of a course. Also makes the folders: the folder of a run records that
-    this host has begun it. Raises ConfigError."""
-    key = make_folder(stage.key_folder) / KEY_FILE
-    run = stage.runs[stage.position] if stage.position else ""
-    identity = Identity.load_or_create(key, run)
-    if not stage.position:
-        identity.foresee(key, stage.runs[1:])
+def _load_identity(state: Path) -> Identity:
+    """The key of the host. Also makes the state folder. Raises ConfigError."""
+    identity = Identity.load_or_create(make_folder(state) / KEY_FILE)
     with suppress(PermissionError):  # who may not read the folder above did not make this one in it
-        durable.sync_folder(make_folder(stage.state).parent)
+        durable.sync_folder(state.parent)
     return identity
 
 
 class _Process:
-    """The operating system process: runs one daemon after the other, and handles signals."""
+    """The operating system process: runs a daemon, and handles signals."""
 
-    def __init__(self, reload: Callable[[], Course] | None) -> None:
+    def __init__(self, settings: Settings, reload: Callable[[], Settings] | None) -> None:
+        self._settings = settings
         self._read_again = reload
         self._notifier = Notifier.from_environment()
-        self._course: Course = ()
         self._daemon: Daemon | None = None
         """None while a model is loaded."""
         self._is_reload_due = False
         self._signals = 0
 
-    async def serve(self, course: Course) -> ExitCode:
+    async def serve(self) -> ExitCode:
         loop, notifier = asyncio.get_running_loop(), self._notifier
-        self._course = course
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, signal.Signals(number).name)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         self._is_reload_due = signals.take_reload()
         notifier.status("loading the model")
         notifier.start_watchdog(loop, self._describe)
-        stage: Stage | None = current(course)
         try:
-            while stage is not None:
-                if (stage := await self._serve_one(stage)) is not None:
-                    garbage.release()
+            await self._serve_run()
         finally:
             notifier.stop_watchdog()
         return ExitCode.OK
 
-    async def _serve_one(self, stage: Stage) -> Stage | None:
-        """Serves one run until it is over here or a signal ends it. Returns the next run if we go on; then nothing of
-        this one is left in memory."""
-        self._daemon = daemon = await start_daemon(stage)
+    async def _serve_run(self) -> None:
+        """Serves the run until it is over here or a signal ends it."""
+        self._daemon = daemon = await start_daemon(self._settings)
         garbage.settle()
         self._notifier.ready()
         if self._is_reload_due:
@@ -131,20 +115,15 @@ class _Process:
         try:
             await daemon.ended
         finally:
-            if not daemon.handover.is_passed:
-                self._notifier.stopping()
+            self._notifier.stopping()
             await daemon.close()
         if daemon.engine.unexported is not None:  # told only now, since others have still to hear of the run's end
             raise daemon.engine.unexported
-        if daemon.handover.is_passed and not self._signals:
-            self._daemon = None
-            return _following(self._course[stage.position + 1], daemon)
-        if daemon.result is None or (daemon.handover.is_wanted and not daemon.handover.is_passed):
+        if daemon.result is None:
             _log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
         if not daemon.is_compute_idle:
             _log.warning("a compute job still runs; leaving without waiting for it")
             _leave(ExitCode.OK)
-        return None
 
     def _describe(self) -> str:
         return describe_line(self._daemon.hub if self._daemon is not None else None)
@@ -172,10 +151,7 @@ class _Process:
             return
         self._notifier.reloading()
         try:
-            course = self._read_again()
-            if daemon.position >= len(course):
-                raise ConfigError(f"the file leads to {len(course)} runs, and this is run {daemon.position + 1}")
-            settings = course[daemon.position].settings
+            settings = self._read_again()
             roster = daemon.enrolment.read(settings.node.roster)
         except ConfigError as error:
             daemon.hub.tell("not reloaded", "error", reason=str(error))
@@ -185,22 +161,10 @@ class _Process:
                 daemon.enrol(roster)
             daemon.dial(addresses, settings.pins)
             daemon.credentials.renew()
-            if waiting := self._course[daemon.position].settings.changes_until_restart(settings):
+            if waiting := self._settings.changes_until_restart(settings):
                 daemon.hub.tell("other changes count after a restart only", "warning", settings=waiting)
             daemon.hub.tell("reloaded", peers=addresses)
         self._notifier.ready()
-
-
-def _following(stage: Stage, before: Daemon) -> Stage:
-    """The next run, at the same addresses: a port that the system has chosen stays the same."""
-    node = stage.settings.node
-    ports: dict[str, str] = {}
-    if node.listen.endswith(":0"):
-        ports["listen"] = f"{node.listen.rpartition(':')[0]}:{before.port}"
-    if node.http.endswith(":0") and before.address is not None:
-        ports["http"] = before.address
-    settings = stage.settings.model_copy(update={"node": node.model_copy(update=ports)})
-    return replace(stage, settings=settings)
 
 
 def _leave(code: ExitCode) -> NoReturn:

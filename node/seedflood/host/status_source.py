@@ -7,7 +7,6 @@ from typing import Any
 
 from seedflood.host.clocks import Clocks
 from seedflood.host.engine import Engine
-from seedflood.host.handover import Handover
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import View
@@ -25,7 +24,6 @@ class StatusSource(Subject):
 
     _engine: Engine
     _links: Links
-    _handover: Handover
     _clock: Callable[[], float]
     _clocks: Clocks
     _: KW_ONLY
@@ -58,7 +56,7 @@ class StatusSource(Subject):
         now = self._clock()
         if self._view is None or self._viewed_at != self._driver.turns:
             self._view, self._viewed_at = self._engine.view(now), self._driver.turns
-        return replace(self._view, now=now, blockers=(*self._view.blockers, *self._handover.blockers()))
+        return replace(self._view, now=now)
 
     def names(self) -> dict[OriginId, str]:
         return {member.origin: member.name for member in self._node.membership.all()}

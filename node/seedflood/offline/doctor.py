@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.filesize import decimal
 
-from seedflood.config import Settings, Stage, check_course, current, load_course
+from seedflood.config import NodeSettings, Settings, check_settings, load_settings
 from seedflood.errors import BindError, ConfigError, DataError, ExitCode, ModelError, SeedfloodError
 from seedflood.host.clocks import Clocks
 from seedflood.host.enrolment import Enrolment, steady_seconds
@@ -70,18 +70,16 @@ class _Step(NamedTuple):
 def examine(file: Path, flags: dict[str, Any]) -> Iterator[Check]:
     """All checks, as soon as they are made. What needs settings that cannot be read is left out."""
     try:
-        course = load_course(file, flags)
-        check_course(course)
-        stage = current(course)
+        settings = load_settings(file, flags)
+        check_settings(settings)
     except SeedfloodError as error:
         yield _bad("settings", error)
         return
-    settings = stage.settings
-    yield Check("settings", "ok", f"run {settings.run.name}, id {stage.runs[stage.position]}: to be equal on all hosts")
-    yield _key(stage)
-    yield _clock(stage)
+    yield Check("settings", "ok", f"run {settings.run.name}, id {settings.run.shown_id()}: to be equal on all hosts")
+    yield _key(settings)
+    yield _clock(settings.node)
     if listen := settings.node.listen:
-        yield _port(listen, stage.key_folder)
+        yield _port(listen, settings.node.state)
     yield from (_peer(one.address, settings.node.proxy_of(one.address)) for one in settings.peers)
     if settings.node.role == "relay":
         yield from _journal(settings, None)
@@ -96,8 +94,8 @@ def _bad(what: str, error: SeedfloodError) -> Check:
     return Check(what, "bad", str(error), error.exit_code)
 
 
-def _key(stage: Stage) -> Check:
-    path, operator = stage.key_folder / KEY_FILE, stage.settings.run.operator
+def _key(settings: Settings) -> Check:
+    path, operator = settings.node.state / KEY_FILE, settings.run.operator
     if not path.exists():
         if operator is None:
             return Check("key", "ok", f"{path} is made at the first start; the run is open to whoever knows it")
@@ -105,7 +103,7 @@ def _key(stage: Stage) -> Check:
         return Check("key", "bad", text, ExitCode.CONFIG)
     try:
         identity = Identity.load_or_create(path)
-        enrolment = Enrolment.open(stage.settings, identity)
+        enrolment = Enrolment.open(settings, identity)
     except SeedfloodError as error:
         return _bad("key", error)
     if (fault := Clocks(enrolment.gate, steady_seconds).fault()) is not None:
@@ -113,9 +111,8 @@ def _key(stage: Stage) -> Check:
     return Check("key", "ok", identity.fingerprint + (" is on the roster" if operator else "; the run is open"))
 
 
-def _clock(stage: Stage) -> Check:
+def _clock(node: NodeSettings) -> Check:
     """A clock that is behind what was written here, or by whoever made the files, is wrong."""
-    node = stage.settings.node
     known = [node.roster, node.state, *(node.state.iterdir() if node.state.is_dir() else ())]
     newest = max((path.stat().st_mtime for path in known if path is not None and path.exists()), default=0.0)
     behind = max(newest, Path(__file__).stat().st_mtime) - time.time()

@@ -162,8 +162,8 @@ def _node(settings: Settings) -> Iterator[tuple[Trainer, BundleJournal]]:
         raise ConfigError(f'the journal of a node with mode = "{mode}" does not hold what it has learned: {advice}.')
     if not path.exists():
         raise ConfigError(
-            f"{path} does not exist: this node has learned nothing in run {settings.run.name}. Name an earlier run "
-            "with --run, or the state folder of a node that ran, with [node] state."
+            f"{path} does not exist: this node has learned nothing in run {settings.run.name}. Name the state folder "
+            "of a node that ran, with [node] state."
         )
     trainer = Trainer(settings.run, settings.node)
     run_id, period = settings.run.run_id(), settings.run.seedflood.refresh_period

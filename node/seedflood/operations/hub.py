@@ -80,8 +80,6 @@ class TelemetryHub:
         self.last_close: LastClose | None = None
         self.tells_rounds = False
         self.tracer: Tracer | None = None
-        self.course: tuple[int, tuple[str, ...]] = (0, (settings.run.name,))
-        """(position of this run in its course, from 0; names of all runs)."""
         self.unready_reason = "it does not take part yet"
         self._linked: dict[OriginId, str] = {}
         """The names of linked neighbours."""
@@ -96,7 +94,7 @@ class TelemetryHub:
         self._log = EventLog(
             settings.node.state,
             node=settings.node.name,
-            run=settings.run.run_id().hex()[:16],
+            run=settings.run.shown_id(),
             bytes_max=LOG_BYTES_MAX,
             names=self.names,
             call_soon=loop.call_soon,

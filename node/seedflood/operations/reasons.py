@@ -25,7 +25,6 @@ _CLAUSES: dict[str, str] = {
     "outcome": "{name} has not said whether their last exchange counts",
     "copy": "{name} takes a copy of the replica",
     "neighbour": "{name} has not come to the end of the run",
-    "course": "{name} has not ended this run, and the next one begins with all of them",
 }
 
 _REMEDIES: dict[str, str] = {

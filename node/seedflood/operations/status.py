@@ -5,7 +5,6 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     node      name, origin, version, incarnation, started_at, now, up_seconds, run {name, id, model, task, mode,
               clients, steps, batch_size, algorithm {name: value}, window, local_steps, refresh_period}; algorithm: its
               main settings; window, local_steps, refresh_period: null if the algorithm is not SeedFlood
-              course {position, runs [names]}: the runs that follow each other here, and which one this is, from 1
     state     loading | joining | catching up | ready | stands still | draining | finished | doubted | disk full
             | out of time
     is_ready, why_not_ready
@@ -214,7 +213,6 @@ def _node(hub: TelemetryHub) -> dict[str, Any]:
         "origin": fingerprint(hub.origin),
         "version": VERSION,
         "run": _run(hub.settings.run),
-        "course": {"position": hub.course[0] + 1, "runs": list(hub.course[1])},
         "incarnation": hub.subject.incarnation,
         "started_at": hub.started_at,
         "now": time.time(),

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from seedflood import VERSION
-from seedflood.config import CARD_FILE, PREVIOUS, RunSettings, spell
+from seedflood.config import CARD_FILE, RunSettings, spell
 
 BASE_DIGEST = "digest of the base model"
 """The name of a row of the card, which is read again from an adapter's."""
@@ -66,8 +66,7 @@ def told_objective(folder: Path) -> dict[str, Any]:
 def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", notes: str = "") -> str:
     """The text, in Markdown. notes: what else a reader must know, in sentences."""
     run = learned.run
-    base = PurePath(run.model).name if run.model.startswith("/") else run.model
-    base = "what the run before has ended with" if run.model == PREVIOUS else f"`{base}`"
+    base = f"`{PurePath(run.model).name if run.model.startswith('/') else run.model}`"
     head = {"library_name": "peft" if kind == "adapter" else "transformers", "pipeline_tag": "text-generation"}
     if HUB_NAME.fullmatch(run.model):
         head["base_model"] = run.model

@@ -34,7 +34,7 @@ LINES = Allowance(0.1, 64)
 UNTOLD = ("hello", "busy")
 """Refusals that are counted, and not logged."""
 
-EXPECTED = ("duplicate", "stopping", "course")
+EXPECTED = ("duplicate", "stopping")
 """Refusals that are nobody's fault."""
 
 GONE = (grpc.aio.UsageError, grpc.aio.InternalError)

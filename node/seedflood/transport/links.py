@@ -20,7 +20,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from seedflood.errors import PeerError, RunMismatchError, SeedfloodError
+from seedflood.errors import PeerError, SeedfloodError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Message
@@ -178,10 +178,8 @@ class Links:
             began = loop.time()
             dialled = await self._dial(address)
             if redial.is_news(dialled.why):
-                level = logging.INFO if dialled.outcome in ("kindred", "stopping") else logging.WARNING
+                level = logging.INFO if dialled.outcome == "stopping" else logging.WARNING
                 _log.log(level, "%s; it is dialled again", dialled.why)
-            if redial.is_to_be_told(dialled) and await self._bid_farewell(address, dialled.run):
-                redial.told(dialled.run)
             pause = redial.pause_seconds_max(dialled, loop.time() - began)
             if not self._is_stopping:
                 await self._sleep(self._uniform(0.0, pause))
@@ -194,8 +192,6 @@ class Links:
         try:
             dialled = await self._link(address)
         except SeedfloodError as error:
-            if isinstance(error, RunMismatchError) and self._is_kindred(error):
-                return Dialled("kindred", f"{address} is in another run of the course", run=error.run)
             self._owner.refused(address, error)
             return Dialled("refused", f"no link: {error}")
         except BROKEN as error:
@@ -211,11 +207,6 @@ class Links:
         proxy = self.credentials.proxy_of(address)
         way = f" through the proxy {proxy}" if proxy else ""
         return Dialled("failed", f"cannot reach {address}{way}: {why}")
-
-    def _is_kindred(self, error: RunMismatchError) -> bool:
-        """Is the other side in an earlier or later run of the same course, by its own word? Nothing follows from it but
-        how often it is dialled."""
-        return error.is_of_course or error.run in self._settings.kindred_runs
 
     async def _link(self, address: str) -> Dialled:
         """Raises SeedfloodError if the peer does not fit, one of BROKEN if it cannot be reached."""
@@ -290,34 +281,10 @@ class Links:
         hello = _as_hello(answer, ours.run_id)
         stream.handshake = (len(frames), sum(map(len, frames)), len(answer or b""))
         check_key(hello, stream.proven, pin)
-        refusal.check_hello(hello, ours, self._settings.kindred_runs)
+        refusal.check_hello(hello, ours)
         self._owner.is_welcome(hello)
         self._found[stream.source] = hello.member.origin
         return hello, ours
-
-    async def _bid_farewell(self, address: str, run: str) -> bool:
-        """Dials a host that is still in a run which all have ended, as a host of that run, and leaves at once. Was it
-        told?"""
-        last = self._settings.ended.get(run)
-        if last is None:
-            return False
-        try:
-            async with (
-                contextlib.aclosing(DialledStream(self.credentials, address)) as stream,
-                asyncio.timeout(self._settings.hello_seconds),
-            ):
-                await stream.connect(self._pins.get(address))
-                if stream.proven is None or _knows(last, stream.proven):
-                    await _leave(last, stream)
-                    await stream.finish()
-                    while await stream.read() is not None:
-                        pass
-                    return True
-        except (*BROKEN, TimeoutError, PeerError) as error:
-            _log.debug("%s was not told that its run is over: %r", address, error)
-        except Exception as error:
-            self._owner.failed(error)
-        return False
 
     # The dialled side
 
@@ -336,11 +303,6 @@ class Links:
         hello = _as_hello(frame, self._name[1])
         stream.handshake = (0, 0, len(frame or b""))
         check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
-        last = self._settings.ended.get(refusal.run_fingerprint(hello.run_id))
-        if last is not None and _knows(last, hello.member.public_key):
-            async with self._door.enter(context):
-                await _leave(last, stream)
-            return
         ours = self._owner.hello()
         await self._welcome(hello, ours, stream, context)
         link = self._admit(hello, ours, stream)
@@ -369,7 +331,7 @@ class Links:
         self, hello: Hello, ours: Hello, stream: AcceptedStream, context: grpc.aio.ServicerContext
     ) -> None:
         """Raises PeerError if the dialler does not fit. Who has something to learn from our hello gets it before."""
-        refusal.check_hello(hello, ours, self._settings.kindred_runs)
+        refusal.check_hello(hello, ours)
         self._check_conduct(hello.member.origin, stream.source)
         try:
             self._owner.is_welcome(hello)
@@ -458,18 +420,6 @@ class Links:
             link.end_pull(is_complete=False)
             self._owner.disconnected(link.peer, reason)
             link.ended.set()
-
-
-def _knows(last: Hello, public_key: bytes) -> bool:
-    """Did a host with this key take part in the run that our last hello is of?"""
-    return any(member.public_key == public_key for member in last.members)
-
-
-async def _leave(last: Hello, stream: Stream) -> None:
-    """Says what a host needs to know of a run that all have ended: what each has stated last, under its signature."""
-    for message in (last, Goodbye("all have ended this run")):
-        for frame in encode(message):
-            await stream.write(frame)
 
 
 def _details(error: BaseException) -> str:

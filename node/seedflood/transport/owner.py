@@ -1,8 +1,8 @@
 """The owner of the links: what they ask of the node behind them, and its settings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from seedflood.errors import SeedfloodError
 from seedflood.protocol.frontier import Held
@@ -63,10 +63,7 @@ class Owner(ABC):
 class LinkSettings:
     """listen: host:port. links_max: with this many links we refuse peers that dial us. Peers that we dial are linked
     as long as our statement has room to name them. epoch_bytes_max: the most bytes of a neighbour's sum, compressed.
-    has_contents: each link has a second connection, for contents. kindred_runs: the other runs of the same course, as
-    refusals show them. A host in one of them will soon fit, and is dialled as often as a host that is down.
-    kindred_seconds_max: the longest pause between these dials. ended: our last hello in each run of the course that all
-    have ended, by run; who is still in one learns so from it."""
+    has_contents: each link has a second connection, for contents."""
 
     listen: str
     links_max: int = NEIGHBOURS_MAX
@@ -76,6 +73,3 @@ class LinkSettings:
     redial_seconds_min: float = 0.25
     redial_seconds_max: float = 30.0
     queue_bundles_max: int = QUEUE_BUNDLES_MAX
-    kindred_runs: frozenset[str] = frozenset()
-    ended: Mapping[str, Hello] = field(default_factory=dict)
-    kindred_seconds_max: float = 2.0

@@ -1,7 +1,6 @@
 """When an address is dialled again: for ever, with capped exponential back-off. It knows no clock and no chance.
 
-If the peer answers that there is a link already, it is dialled again when that link ends. A host in another run of our
-course will soon fit, and is dialled often; if all have ended its run, it is told so, once.
+If the peer answers that there is a link already, it is dialled again when that link ends.
 """
 
 from typing import Literal, NamedTuple
@@ -15,13 +14,12 @@ DOUBLINGS_MAX = 30
 
 class Dialled(NamedTuple):
     """What came of a dial. linked: there was a link, and it has ended. duplicate: there is another link with this peer.
-    kindred: the peer is in another run of our course. stopping: it ends, or begins anew. refused: it does not fit.
-    peer: who is there, if that is known. run: of a kindred one. why: for the log, if it is not linked."""
+    stopping: it ends, or begins anew. refused: it does not fit. peer: who is there, if that is known. why: for the log,
+    if it is not linked."""
 
-    outcome: Literal["linked", "duplicate", "kindred", "stopping", "refused", "failed"]
+    outcome: Literal["linked", "duplicate", "stopping", "refused", "failed"]
     why: str = ""
     peer: OriginId | None = None
-    run: str = ""
 
 
 class Redial:
@@ -30,20 +28,12 @@ class Redial:
     def __init__(self, settings: LinkSettings) -> None:
         self._settings = settings
         self._failures = 0
-        self._said = self._run_told = ""
+        self._said = ""
 
     def is_news(self, why: str) -> bool:
         """Is this to be told? Once, not for every of countless dials."""
         said, self._said = self._said, why
         return why not in ("", said)
-
-    def is_to_be_told(self, dialled: Dialled) -> bool:
-        """Has the peer still to learn that all have ended its run, if they have?"""
-        return dialled.outcome == "kindred" and dialled.run != self._run_told
-
-    def told(self, run: str) -> None:
-        """The peer has learned that all have ended this run."""
-        self._run_told, self._failures = run, 0
 
     def pause_seconds_max(self, dialled: Dialled, seconds: float) -> float:
         """The longest pause after this dial, which took so long."""
@@ -54,5 +44,4 @@ class Redial:
         self._failures += 1
         if dialled.outcome == "refused":
             return settings.redial_seconds_max
-        most = settings.kindred_seconds_max if self.is_to_be_told(dialled) else settings.redial_seconds_max
-        return min(pause, most, settings.redial_seconds_max)
+        return min(pause, settings.redial_seconds_max)

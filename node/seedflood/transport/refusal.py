@@ -7,7 +7,6 @@ prints the run that a host's file describes. The refusal that we read may come f
 
 import json
 import re
-from collections.abc import Collection
 from typing import Any
 
 import grpc
@@ -27,7 +26,6 @@ RUN_BYTES_SHOWN = 8
 _RUN = re.compile(f"[0-9a-f]{{{2 * RUN_BYTES_SHOWN}}}")
 _CODES = {
     "run": grpc.StatusCode.FAILED_PRECONDITION,
-    "course": grpc.StatusCode.FAILED_PRECONDITION,
     "base": grpc.StatusCode.FAILED_PRECONDITION,
     "version": grpc.StatusCode.FAILED_PRECONDITION,
     "self": grpc.StatusCode.INVALID_ARGUMENT,
@@ -38,19 +36,15 @@ _CODES = {
 }
 
 
-def check_hello(theirs: Hello, ours: Hello, kindred_runs: Collection[str] = ()) -> None:
+def check_hello(theirs: Hello, ours: Hello) -> None:
     """Raises PeerError unless both sides speak the same protocol in the same run from the same base model. A relay that
-    has still to learn the base model names none.
-
-    kindred_runs: the other runs of our course. Who is in one of them is told so: it will soon fit."""
+    has still to learn the base model names none."""
     if theirs.protocol_version != ours.protocol_version:
         raise PeerError(
             f"{theirs.member.name} speaks protocol version {theirs.protocol_version}, {ours.member.name} "
             f"{ours.protocol_version}; run the same release of seedflood on all hosts",
             reason="version",
         )
-    if theirs.run_id != ours.run_id and run_fingerprint(theirs.run_id) in kindred_runs:
-        raise PeerError(f"we are in another run of the course, {run_fingerprint(ours.run_id)}", reason="course")
     if theirs.run_id != ours.run_id:
         raise PeerError(
             f"another run ({run_fingerprint(theirs.run_id)} there, {run_fingerprint(ours.run_id)} here): "
@@ -80,7 +74,7 @@ def status(error: PeerError, origin: OriginId, run_id: bytes) -> tuple[grpc.Stat
         "message": str(error)[:TEXT_CHARACTERS_MAX],
         "origin": fingerprint(origin),
     }
-    if error.reason in ("run", "course"):
+    if error.reason == "run":
         facts["run"] = run_fingerprint(run_id)
     return _CODES.get(error.reason, grpc.StatusCode.PERMISSION_DENIED), json.dumps(facts)
 
@@ -110,15 +104,13 @@ def as_error(
     other side has proven to have. is_ours: the dialler itself refused."""
     reason, text = facts["reason"], plain(str(facts.get("message", "")), TEXT_CHARACTERS_MAX)
     match reason:
-        case "run" | "course":
+        case "run":
             run = facts.get("run")
             theirs = run if isinstance(run, str) and _RUN.fullmatch(run) else ""
             which = f" {theirs}" if theirs else ""
             return RunMismatchError(
                 f"{address} belongs to another run{which}, this host to {run_fingerprint(run_id)}; make [run] equal on "
                 "all hosts and compare by `seedflood config check`, which prints the id of the run",
-                run=theirs,
-                is_of_course=reason == "course",
                 public_key=public_key,
             )
         case "base" | "version":

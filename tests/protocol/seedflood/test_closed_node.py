@@ -11,7 +11,6 @@ from seedflood.protocol.seedflood.epochs import digest_of
 from seedflood.protocol.seedflood.messages import BlockDigests, Updates, Vote, Votes
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Measured, Pulled, SumEpoch
-from seedflood.protocol.seedflood.statement import Stated, pack
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.gate import Gate
@@ -226,16 +225,6 @@ def test_a_node_that_is_removed_itself_says_so():
     assert out.is_removed
 
 
-def test_every_trainer_of_the_roster_is_waited_for_until_it_states_that_it_has_ended_and_nobody_else_counts():
-    ended = pack(Stated(has_ended=True))
-    node = linked(B)
-    stranger = D.member(1, 1, last_step=0, algorithm=ended)
-    hear(node, B, Members((B.member(1, 1, last_step=0), C.member(1, 1, last_step=-1, algorithm=ended), stranger)))
-    assert [name for _, name in node.unended()] == ["ada", "bob"]
-    hear(node, B, Members((B.member(1, 2, last_step=-1, algorithm=ended),)))
-    assert [name for _, name in node.unended()] == ["ada"]
-
-
 def test_a_relay_of_the_roster_that_has_not_come_yet_is_unknown_and_not_removed():
     roster = Roster(2, (*WITHOUT_C.entries, Entry(D.name, D.public_key, ("relay",))))
     node = linked(B)
@@ -246,13 +235,6 @@ def test_a_relay_of_the_roster_that_has_not_come_yet_is_unknown_and_not_removed(
         "cyd": "removed",
         "dan": "unknown",
     }
-
-
-def test_who_was_removed_is_not_waited_for():
-    node = linked(B)
-    assert [name for _, name in node.unended()] == ["ada", "bob", "cyd"]
-    hear(node, B, WITHOUT_C)
-    assert [name for _, name in node.unended()] == ["ada", "bob"]
 
 
 # A sum in place of bundles

@@ -54,9 +54,6 @@ class Mean(Algorithm):
     def mean(self):
         return self.total / self.weight
 
-    def has_ended(self, member):
-        return member.last_step == 0
-
     def state(self):
         return struct.pack(">d", self.number)
 
@@ -251,17 +248,6 @@ def test_a_node_is_seen_as_the_swarm_and_its_algorithm_know_it():
     assert [(one.kind, one.name) for one in a.swarm.view(now=6.0).blockers] == [("no link", "any neighbour")]
 
 
-def test_a_host_waits_until_each_client_has_stated_that_it_has_ended():
-    alpha, beta = Host("alpha", 1.0, clients=3), Host("beta", 2.0, clients=3)
-    link(alpha, beta)
-    deliver([alpha, beta])
-    assert [name for _, name in alpha.swarm.unended()] == ["alpha", "beta", "1 more host"]
-    for host, last_step in ((alpha, 0), (beta, -1)):
-        host.presence.declare(last_step=last_step)
-    deliver([alpha, beta])
-    assert [name for _, name in alpha.swarm.unended()] == ["beta", "1 more host"]  # who only left has not ended
-
-
 def test_everyone_is_gone_once_all_clients_have_come_and_left():
     alpha, beta = Host("alpha", 1.0, clients=2), Host("beta", 2.0, clients=2)
     alpha.presence.declare(last_step=0)
@@ -272,4 +258,3 @@ def test_everyone_is_gone_once_all_clients_have_come_and_left():
     beta.presence.declare(last_step=-1)
     deliver([alpha, beta])
     assert alpha.swarm.is_everyone_gone()
-    assert alpha.swarm.unended()

@@ -83,10 +83,7 @@ export function showHeadline(status, members) {
   const alive = members.filter((member) => isLive(member.condition)).length;
   setText(byId("figure-alive"), `${alive} of ${Math.max(members.length, node.run.clients)}`);
 
-  const { position, runs } = node.course;
-  const place = runs.length > 1 ? ` · ${position} of ${runs.length}` : "";
-  setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}${place}`);
-  setAttribute(byId("run"), "title", runs.join(", then "));
+  setText(byId("run"), `Run ${node.run.name} · ${node.run.id.slice(0, 12)}`);
   document.title = `${node.name}: ${word}, ${percent(share, 0)} · seedflood`;
 }
 

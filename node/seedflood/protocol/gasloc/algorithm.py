@@ -104,9 +104,6 @@ class Gasloc(Algorithm):
     def hear_of_past(self, member: Member) -> None:
         self.joining.hear_of_past(member)
 
-    def has_ended(self, member: Member) -> bool:
-        return member.last_step == self._rules.steps - 1
-
     def state(self) -> bytes:
         return Stated(self.round, self.pace.slow, self.agreement.choice.ours).packed()
 
@@ -335,7 +332,9 @@ class Gasloc(Algorithm):
         if not self.has_spoken:
             self.has_spoken = True
             word = self._presence.membership.spoken(self._presence.ours.origin)
-            if word is not None and self.has_ended(word):  # it may come to hold another replica than it stated
+            if (
+                word is not None and word.last_step == self._rules.steps - 1
+            ):  # it may come to hold another replica than it stated
                 self._presence.go_on(word)
             elif word is not None and word.has_left:  # the closing rounds belong to the last step: else nobody waits
                 self._presence.take_part(min(self.step, self._rules.steps - 1))

@@ -33,7 +33,7 @@ from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.relaying import SETTLE_BUNDLES, Relaying
 from seedflood.protocol.seedflood.rounds import applied_before, first_round, next_round, round_of
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.statement import Remains, Rows, Stated, pack, stated
+from seedflood.protocol.seedflood.statement import Remains, Rows, Stated, pack
 from seedflood.protocol.seedflood.view import add_removals, add_to_view, add_votes
 from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.seedflood.window import OpenWindows
@@ -130,9 +130,6 @@ class SeedFlood(Algorithm):
 
     def hear_of_past(self, member: Member) -> None:
         self._catchup.hear_of_past(member)
-
-    def has_ended(self, member: Member) -> bool:
-        return member.has_left and stated(member).has_ended
 
     def state(self) -> bytes:
         said_before = max(self.frontier.last(self.origin) + 1, self._catchup.said_before)

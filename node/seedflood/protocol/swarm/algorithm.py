@@ -36,11 +36,6 @@ class Algorithm(ABC):
     def hear_of_past(self, member: Member) -> None:
         """The network knows this statement, which an earlier life of this node made."""
 
-    @abstractmethod
-    def has_ended(self, member: Member) -> bool:
-        """Does an origin state here that it has ended the run? Who leaves before has not. The statement that counts for
-        a host that was removed has an empty `Member.algorithm`."""
-
     def state(self) -> bytes:
         """The algorithm's part of our next membership statement (`Member.algorithm`): ALGORITHM_BYTES_MAX bytes at
         most."""

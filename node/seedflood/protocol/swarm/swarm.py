@@ -71,26 +71,10 @@ class Swarm(Generic[Wanted]):
     def is_doubted(self) -> bool:
         return self._algorithm.is_doubted
 
-    @property
-    def is_forgetful(self) -> bool:
-        return self._algorithm.is_forgetful
-
     def blockers(self, now: float) -> tuple[Blocker, ...]:
         return self._algorithm.blockers(now)
 
     # Who has ended the run
-
-    def unended(self) -> list[tuple[OriginId | None, str]]:
-        """Who has not stated that it has ended the run: of a closed one, those on the roster that may train; of an open
-        one, the clients. Those of whom nothing was ever heard are one entry, without an origin."""
-        ended = {member.origin for member in self.membership.told() if self._algorithm.has_ended(member)}
-        if self.gate.trainers is not None:
-            awaited = self.gate.trainers - ended
-            return [(entry.origin, entry.name) for entry in self.gate.entries() if entry.origin in awaited]
-        words = [word for word in self.membership.words() if word.origin not in ended]
-        still: list[tuple[OriginId | None, str]] = [(word.origin, word.name) for word in words]
-        unknown = self._rules.clients - len(ended) - len(still)
-        return still + ([(None, f"{unknown} more host{'s' if unknown > 1 else ''}")] if unknown > 0 else [])
 
     def is_everyone_gone(self) -> bool:
         """Have all clients come, and left again? One that left without having ended the run may come back, but nobody
