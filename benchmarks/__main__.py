@@ -31,7 +31,6 @@ from benchmarks import (
     opening,
     overlap,
     pretrain,
-    probes,
     quantised,
     rates,
     reward,
@@ -48,7 +47,6 @@ from benchmarks.measure import Metric, report
 
 BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "step": step.run,
-    "probes": probes.run,
     "apply": apply.run,
     "memory": memory.run,
     "gradient": gradient.run,

@@ -15,7 +15,7 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.shards import equal_shares
 
-ESTIMATES = ("two-sided", "one-sided", "gradient")
+ESTIMATES = ("two-sided", "gradient")
 SEEDS = (1, 2, 3)
 LENGTHS = (400, 5_000, 30_000)
 EVALUATE_EVERY, TURN = 100, 1_000

@@ -107,7 +107,7 @@ def _traffic(traffic: Sequence[Traffic]) -> str:
     return (
         "\n## Bytes of a step\n\nOver the link between two hosts, in one direction: of a round that was run and "
         f"encoded, by the code of {commits}. Parameters are exchanged after each step; who exchanges them "
-        "every k steps sends a k-th. On a ring of N hosts what SeedFlood, its one-sided estimates and coefficients "
+        "every k steps sends a k-th. On a ring of N hosts what SeedFlood and coefficients "
         "send is (N + 1) / 2 times as much, for it goes to everyone; all others send as much or less.\n\n"
         f"{_table(names, lines)}"
     )

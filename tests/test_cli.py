@@ -313,13 +313,6 @@ def test_evaluate_wants_a_model_or_a_node(monkeypatch, capsys):
     assert "--peers or --model" in " ".join(err.split())
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--data", "rows.jsonl"), ("--nodes", "4"), ("--train-examples", "64")])
-def test_tune_does_not_leave_out_in_silence_what_is_said_besides_a_file(monkeypatch, capsys, flag, value):
-    code, out, err = run(monkeypatch, capsys, cli.main, "tune", "--peers", "peers.toml", flag, value)
-    assert (code, out) == (ExitCode.USAGE, "")
-    assert f"--peers tells the run: in place of {flag} give --set" in " ".join(err.split())
-
-
 @pytest.mark.parametrize("override", ["rank=3", "run.seedflood.rank"])
 def test_a_malformed_override_shows_a_right_one(override):
     with pytest.raises(ConfigError, match=r"--set run\.seedflood\.rank=16"):
@@ -478,10 +471,9 @@ def test_local_names_a_command_that_can_show_what_the_model_says(monkeypatch, ca
     assert said in out if said else "To see" not in out
 
 
-@pytest.mark.parametrize("command", ["local", "tune"])
-def test_commands_that_make_a_run_ask_for_the_task_that_columns_do_not_tell(monkeypatch, capsys, tmp_path, command):
+def test_who_makes_a_run_is_asked_for_the_task_that_columns_do_not_tell(monkeypatch, capsys, tmp_path):
     (tmp_path / "rows.csv").write_text("question,answer\na,b\nc,d\n")
-    code, out, err = run(monkeypatch, capsys, cli.main, command, "--data", str(tmp_path / "rows.csv"))
+    code, out, err = run(monkeypatch, capsys, cli.main, "local", "--data", str(tmp_path / "rows.csv"))
     assert (code, out) == (ExitCode.CONFIG, "")
     assert "which do not tell what is learned: say --task lm --set 'run.objective.template=\"{answer}\"'" in err
 

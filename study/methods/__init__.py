@@ -8,11 +8,10 @@ from study.methods.dsgd import Dsgd, DsgdLora
 from study.methods.dzsgd import Dzsgd, DzsgdLora
 from study.methods.gasloc import DAdam, Diloco, Gasloc
 from study.methods.method import Method
-from study.methods.seedflood import Coefficients, OneSided, TwoSided
+from study.methods.seedflood import Coefficients, TwoSided
 
 METHODS: Mapping[str, type[Method]] = {
     "seedflood": TwoSided,
-    "seedflood-one-sided": OneSided,
     "coefficients": Coefficients,
     "dsgd": Dsgd,
     "choco": ChocoSgd,

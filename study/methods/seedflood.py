@@ -27,8 +27,6 @@ from study.methods.relay import Relay
 TIMES_DEFAULT: tuple[Mapping[str, Option], ...] = tuple({"times_default": factor} for factor in (0.1, 0.3, 1.0, 3.0))
 """Learning rates, as multiples of the one that the daemon takes by itself."""
 
-ONE_SIDED_STEPS = 4
-
 
 class TwoSided(Method):
     """The paper's estimate, in the project's subspace. Options are keys of [run.seedflood]; times_default: the learning
@@ -91,16 +89,6 @@ class TwoSided(Method):
     def _passes(self, steps: int) -> tuple[float, float]:
         """Forwards and backwards of a round of so many steps."""
         return 2.0 * steps, 0.0
-
-
-class OneSided(TwoSided):
-    """Several directions from one centre, on the same rows."""
-
-    source = "one-sided estimates (FZOO, arXiv 2506.09034, section 3), flooded"
-    settings: ClassVar[Mapping[str, Any]] = {"estimate": "one-sided", "local_steps": ONE_SIDED_STEPS}
-
-    def _passes(self, steps: int) -> tuple[float, float]:
-        return 1.0 + steps, 0.0
 
 
 class Coefficients(TwoSided):

@@ -13,7 +13,7 @@ RUN = {"steps": 80, "train_examples": 64}
 GRADIENT = {"estimate": "gradient", "rank": 4, "refresh_period": 16, "local_steps": 2}
 ESTIMATES = (
     pytest.param({}, id="two-sided", marks=pytest.mark.long),
-    pytest.param({"estimate": "one-sided", "local_steps": 2, "delay": 1}, id="one-sided, delayed"),
+    pytest.param({"local_steps": 2, "delay": 1}, id="two-sided, delayed"),
     pytest.param(GRADIENT, id="gradient in local steps", marks=pytest.mark.long),
 )
 

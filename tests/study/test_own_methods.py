@@ -12,7 +12,7 @@ from seedflood.training.seedflood.rehearsal import Rehearsal
 from study.methods.applying import Applying, dense_seconds, seconds_of
 from study.methods.gasloc import DAdam, Diloco, Gasloc, matched
 from study.methods.method import Graph
-from study.methods.seedflood import Coefficients, OneSided, TwoSided, flood_share
+from study.methods.seedflood import Coefficients, TwoSided, flood_share
 
 
 def flooded(graph, origin):
@@ -69,11 +69,6 @@ def test_updates_that_go_one_hop_a_round_are_late_and_then_everywhere(problem):
         is_last = step == method.run.steps - 1
         assert (len(method.digests()) == 1) == is_last
         assert (method.consensus_error() < 1e-3) == is_last
-
-
-def test_one_sided_estimates_share_the_forward_of_their_centre(problem):
-    cost = OneSided(problem(times_default=1.0)).advance()
-    assert (cost.steps, cost.forwards) == (4, 5)
 
 
 def test_coefficients_of_higher_rank_are_more_bytes(problem):

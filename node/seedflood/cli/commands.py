@@ -28,7 +28,6 @@ from seedflood.cli.options import (
     with_guess,
 )
 from seedflood.cli.rosters import roster_app
-from seedflood.cli.tuning import tune
 from seedflood.cli.watching import events, peers, status, trace
 from seedflood.cluster.topology import TopologyName
 from seedflood.config import (
@@ -62,7 +61,7 @@ config_app = typer.Typer(no_args_is_help=True, help="Look at settings without ru
 app.add_typer(config_app, name="config")
 app.add_typer(roster_app, name="roster")
 roster_app.command()(invite)
-for command in (keygen, init, join, evaluate, generate, export, replay, status, peers, trace, events, doctor, tune):
+for command in (keygen, init, join, evaluate, generate, export, replay, status, peers, trace, events, doctor):
     app.command()(command)
 app.command("continue")(continue_run)
 

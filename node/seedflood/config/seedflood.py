@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seedflood.config.tables import AlgorithmSettings
 
-EstimateName = Literal["two-sided", "one-sided", "gradient"]
+EstimateName = Literal["two-sided", "gradient"]
 
 
 class SeedfloodSettings(AlgorithmSettings):
@@ -36,8 +36,7 @@ class SeedfloodSettings(AlgorithmSettings):
     local_steps: int = Field(1, ge=1, le=64, description="Consecutive steps that share one message and signature.")
     estimate: EstimateName = Field(
         "two-sided",
-        description="two-sided: every step has rows of its own and two forwards; one-sided: the local_steps of a round "
-        "share rows and centre, one forward each and one for the centre; gradient: a forward and a backward.",
+        description="What a step measures. two-sided: two forwards; gradient: a forward and a backward.",
     )
     rank: int = Field(
         default_factory=lambda known: _default_rank(known),

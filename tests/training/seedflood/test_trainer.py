@@ -104,8 +104,8 @@ def test_a_rebuild_from_another_base_model_is_refused(monkeypatch):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"estimate": "one-sided", "local_steps": 2}, {"estimate": "gradient"}, {"local_steps": 2}],
-    ids=["two-sided", "one-sided", "gradient", "local steps"],
+    [{}, {"estimate": "gradient"}, {"local_steps": 2}],
+    ids=["two-sided", "gradient", "local steps"],
 )
 def test_who_has_the_rows_measures_again_what_another_host_has_measured(changes):
     ours, theirs = (make_trainer({"shard": f"{k}/2", "audit": 0.5}, **changes) for k in (1, 2))

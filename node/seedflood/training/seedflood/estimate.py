@@ -3,9 +3,6 @@ batch.
 
 Two-sided: the losses at +epsilon z and -epsilon z give one scalar (MeZO, arXiv 2305.17333, algorithm 1).
 
-One-sided: the loss at the centre and at K points +epsilon z_k gives K scalars for K + 1 forwards (FZOO, arXiv
-2506.09034, section 3, without its normalisation).
-
 `ESTIMATES` has them all; nothing else knows how they differ.
 
 Shapes: P variants, K directions, S slots, F increments (subspace.py).
@@ -60,19 +57,11 @@ def to_fixed_point(alpha: float, limit: int = SCALAR_MAX) -> tuple[int, bool]:
 
 
 def two_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
-    """Increments at +epsilon z and at -epsilon z, (2, F). moves: of one direction."""
+    """Increments at +epsilon z and at -epsilon z, (2, F)."""
     place_S, sign_S = moves.place_KS[0], moves.sign_KS[0]
     a_PF = a_F.repeat(2, 1)
     a_PF[0, place_S] += epsilon * sign_S
     a_PF[1, place_S] -= epsilon * sign_S
-    return a_PF
-
-
-def one_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
-    """Increments at the centre, then at +epsilon z_k of each direction, (K + 1, F)."""
-    place_KS, sign_KS = moves
-    a_PF = a_F.repeat(len(place_KS) + 1, 1)
-    a_PF[1:].scatter_add_(1, place_KS, (epsilon * sign_KS).to(a_F.dtype))
     return a_PF
 
 
@@ -98,15 +87,12 @@ def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Ba
 class Estimate(NamedTuple):
     """A way to find slopes by forward passes.
 
-    variants: where the losses are taken: increments (P, F) from those of the centre (F), the moves of K directions, and
-    epsilon. conclude: what P losses tell of each direction: K measurements from the losses, epsilon, and the largest
-    scalar that may be told. shares_rows: are the steps of a round measured together, on the rows of the first? Else
-    each is measured by itself, so K is 1.
+    variants: where the losses are taken: increments (P, F) from those of the centre (F), the moves of one direction,
+    and epsilon. conclude: what P losses tell of the direction, with epsilon, and the largest scalar that may be told.
     """
 
     variants: Callable[[Tensor, Moves, float], Tensor]
-    conclude: Callable[[list[float], float, int], list[Measurement]]
-    shares_rows: bool = False
+    conclude: Callable[[list[float], float, int], Measurement]
 
 
 def to_told_loss(loss: float) -> int:
@@ -123,18 +109,12 @@ def make_measurement(difference: float, span: float, loss: float, limit: int = S
     )
 
 
-def from_both_sides(losses: list[float], epsilon: float, limit: int) -> list[Measurement]:
+def from_both_sides(losses: list[float], epsilon: float, limit: int) -> Measurement:
     """The slope between the two variants of `two_sided`; the loss is the mean of both."""
     plus, minus = losses
-    return [make_measurement(plus - minus, 2 * epsilon, (plus + minus) / 2, limit)]
-
-
-def from_the_centre(losses: list[float], epsilon: float, limit: int) -> list[Measurement]:
-    """The slope from the centre to each of the other variants of `one_sided`."""
-    centre, *moved = losses
-    return [make_measurement(loss - centre, epsilon, centre, limit) for loss in moved]
+    return make_measurement(plus - minus, 2 * epsilon, (plus + minus) / 2, limit)
 
 
 TWO_SIDED = Estimate(two_sided, from_both_sides)
-ESTIMATES = {"two-sided": TWO_SIDED, "one-sided": Estimate(one_sided, from_the_centre, shares_rows=True)}
+ESTIMATES = {"two-sided": TWO_SIDED}
 """By their names in settings. Gradients, which need a backward pass, are none of these (`gradient`)."""

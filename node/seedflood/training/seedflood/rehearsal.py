@@ -1,4 +1,4 @@
-"""A whole run in one process, without a network: what `seedflood tune` and the benchmarks learn from.
+"""A whole run in one process, without a network: what benchmarks and the study learn from.
 
 In strict windows every replica holds the same updates when it measures, so one replica serves all origins. Each origin
 has rows of its own and measures on them. What all of them told is applied when the last one has measured, or with

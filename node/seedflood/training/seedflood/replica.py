@@ -157,17 +157,10 @@ class Replica:
     def measure(
         self, step: int, seed: int, objective: Objective, batch: Batch, by: Estimate = TWO_SIDED
     ) -> Measurement:
-        """`measure_together` of one step."""
-        return self.measure_together(step, [seed], objective, batch, by)[0]
-
-    def measure_together(
-        self, step: int, seeds: Sequence[int], objective: Objective, batch: Batch, by: Estimate
-    ) -> list[Measurement]:
-        """Estimates of the steps from `step` on, one per seed, all on one batch and with the weights as they are. Opens
-        the epoch of the steps, which must not be an earlier one than that which is open. seeds: see
-        `protocol.seedflood.seeds.probe_seed`."""
+        """Estimates a step on a batch, with the weights as they are. Opens the step's epoch, which must not be an
+        earlier one than that which is open. seed: see `protocol.seedflood.seeds.probe_seed`."""
         self._open(step)
-        moves = self.subspace.moves(self.epoch, torch.tensor(seeds, dtype=torch.int64)).to(self.base.device)
+        moves = self.subspace.moves(self.epoch, torch.tensor([seed], dtype=torch.int64)).to(self.base.device)
         a_PF = by.variants(self._a_F, moves, self.epsilon)
         losses = variant_losses(self.causal, self.live, objective, batch, a_PF)
         return by.conclude(losses, self.epsilon, self.telling.limit)

@@ -105,14 +105,7 @@ class Trainer:
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         """Measures `count` consecutive steps, as the run's `estimate` says."""
         begun = time.perf_counter()
-        by = ESTIMATES.get(self.run.seedflood.estimate)
-        if by is not None and by.shares_rows:
-            seeds = [probe_seed(self.run.seed, origin, one) for one in range(step, step + count)]
-            batch = self.task.batch(origin, step)
-            together = self.replica.measure_together(step, seeds, self.task.objective, batch, by)
-            measured = together
-        else:
-            measured = self._measure_in_turn(origin, step, count)
+        measured = self._measure_in_turn(origin, step, count)
         early_seconds = self._early[step].seconds if step in self._early else 0.0
         return Round(
             step,
