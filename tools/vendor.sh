@@ -7,10 +7,6 @@ set -euo pipefail
 
 PACKAGES=(
   "uplot@1.6.32 dist/uPlot.iife.min.js dist/uPlot.min.css LICENSE"
-  "d3-dispatch@3.0.2 dist/d3-dispatch.min.js LICENSE"
-  "d3-quadtree@3.0.2 dist/d3-quadtree.min.js LICENSE"
-  "d3-timer@3.0.2 dist/d3-timer.min.js LICENSE"
-  "d3-force@3.0.0 dist/d3-force.min.js LICENSE"
 )
 
 vendor="$(cd "$(dirname "$0")/../node/seedflood/operations/static/vendor" && pwd)"

@@ -78,11 +78,10 @@ WATCH_CHANGES = """
 READ_MOVED_BY_LONG_FIGURES = """
     const tops = () => Array.from(document.querySelectorAll("main > *"), (panel) => panel.offsetTop);
     const before = tops();
-    const long = { loss: "0.6931", spent: "23 h 59 min, 999.9 MB sent", evaluated: "100.0 %", speed: "1,234.5",
-                   left: "23 h 59 min", links: "128 of 128", alive: "1,024 of 1,024" };
-    for (const [name, text] of Object.entries(long)) {
-        document.getElementById(`figure-${name}`).textContent = text;
-    }
+    const long = [["0.6931"], ["100.0 %"], ["1,234.5"], ["23 h 59 min"], ["23 h 59 min", "999 MB sent"], ["128 of 128"],
+                  ["1,024 of 1,024"]];
+    const places = document.getElementById("figures").children;
+    long.forEach((texts, k) => texts.forEach((text, part) => (places[k].children[1 + part].textContent = text)));
     const names = Array.from(document.querySelectorAll("main > *"), (panel) => panel.id || panel.className);
     return tops().flatMap((top, k) => (top === before[k] ? [] : [[names[k], before[k], top]]));
 """
@@ -114,11 +113,30 @@ class Page:
     def text(self, element: str) -> str:
         return self.read(f"return document.getElementById({json.dumps(element)}).textContent.trim()")
 
+    def facts(self, element: str) -> dict[str, str]:
+        """Values of a list by their words."""
+        read = f"return Array.from(document.getElementById({json.dumps(element)}).children, (one) => one.innerText)"
+        told = (text.split("\n") for text in self.read(read))
+        return {word: value for word, value, *_ in told}
+
+    def notes(self, element: str) -> dict[str, str]:
+        """What stands below these values, by their words."""
+        read = f"return Array.from(document.getElementById({json.dumps(element)}).children, (one) => one.innerText)"
+        told = (text.split("\n") for text in self.read(read))
+        return {word: notes[0] if notes else "" for word, _, *notes in told}
+
+    def sentences(self, element: str) -> list[str]:
+        read = f"return Array.from(document.getElementById({json.dumps(element)}).children, (one) => one.textContent)"
+        return self.read(read)
+
     def wait_until(self, is_true: Callable[["Page"], bool], what: str) -> None:
         WebDriverWait(self, WAIT_SECONDS_MAX, poll_frequency=0.1).until(is_true, f"never seen: {what}; {self.glance()}")
 
     def wait_for(self, element: str, text: str) -> None:
         self.wait_until(lambda page: page.text(element) == text, f"#{element} = {text!r}")
+
+    def wait_for_fact(self, element: str, word: str, value: str) -> None:
+        self.wait_until(lambda page: page.facts(element).get(word) == value, f"{word}: {value} in #{element}")
 
     def wait_for_row(self, table: str, name: str, text: str) -> None:
         """A table's row with this name that has a cell with this text."""
@@ -144,7 +162,7 @@ class Page:
 
     def glance(self) -> str:
         """What a failed test says it saw."""
-        return " | ".join(self.text(element) for element in ("node-name", "state-text", "step", "banner-title"))
+        return " | ".join(self.text(element) for element in ("node-name", "state", "step", "banner-title"))
 
     def console(self) -> list[str]:
         """What the browser complained of since this was last asked."""

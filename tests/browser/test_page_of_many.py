@@ -13,12 +13,21 @@ SILENT, LEFT = 16, 22
 UPDATES = 8
 CALLS_PER_HOST_MAX = 200  # some 130 are made
 
+READ_COVERED = """
+    const names = Array.from(document.querySelectorAll("#drawing text:last-child"));
+    const boxes = names.map((name) => name.getBoundingClientRect());
+    const areBeside = (a, b) => a.left < b.right && b.left < a.right;
+    const meets = (a, b) => areBeside(a, b) && a.top + 3 < b.bottom - 3 && b.top + 3 < a.bottom - 3;
+    return boxes.filter((a, k) => boxes.some((b, other) => k !== other && meets(a, b))).map((box) => box.top);
+"""
+"""Names of drawn hosts that another name covers. The height of a line is more than that of its letters."""
+
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
-def make_swarm() -> tuple[tuple[MemberView, ...], tuple[Edge, ...]]:
-    """Members and links. The first of them serves the page; the last are silent, and those before them have left."""
-    edges = tuple((a + 1, b + 1) for a, b in make_topology("random-regular", HOSTS, seed=1))
+def make_swarm(hosts: int = HOSTS) -> tuple[tuple[MemberView, ...], tuple[Edge, ...]]:
+    """Members and links. The first of them serves the page. The last of many are silent, and those before them left."""
+    edges = tuple((a + 1, b + 1) for a, b in make_topology("random-regular", hosts, seed=1))
     neighbours = {a + b - 1 for a, b in edges if 1 in (a, b)}
 
     def status(k: int) -> MemberStatus:
@@ -26,7 +35,7 @@ def make_swarm() -> tuple[tuple[MemberView, ...], tuple[Edge, ...]]:
             return "silent" if k > HOSTS - SILENT else "left"
         return "self" if k == 1 else "linked" if k in neighbours else "reachable"
 
-    numbers = range(1, HOSTS + 1)
+    numbers = range(1, hosts + 1)
     return tuple(MemberView(k, f"host-{k:04}", status(k), 400, 0, None, 1, 0.004) for k in numbers), edges
 
 
@@ -47,14 +56,23 @@ def search(page: Page, text: str) -> None:
     )
 
 
-def test_the_graph_shows_groups_behind_the_neighbours_and_the_legend_counts_all_hosts(crowd: Page):
-    names = crowd.read("return Array.from(document.querySelectorAll('#graph .host text'), (text) => text.textContent)")
-    assert "host-0001" in names
-    assert 10 < len(names) < 40
-    assert sum(int(name.split()[0]) for name in names if name.endswith("silent")) == SILENT
-    legend = crowd.read("return Array.from(document.querySelectorAll('#legend li'), (item) => item.textContent)")
-    assert {f"{SILENT} silent", f"{LEFT} left", "this node"} <= set(legend)
-    assert 1 + sum(int(one.split()[0]) for one in legend if one != "this node") == HOSTS
+def test_so_many_are_not_drawn_and_all_of_them_are_counted(crowd: Page):
+    assert not crowd.read("return document.getElementById('drawing').checkVisibility()")
+    assert crowd.text("hosts-text").startswith(f"1,000 hosts: this node, {SILENT} silent, ")
+    assert f" {LEFT} left." in crowd.text("hosts-text")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_two_dozen_are_drawn_and_no_name_covers_another(crowd: Page, strange, theme: str, width: int):
+    members, edges = make_swarm(24)
+    strange.node.show(members=members, edges=edges)
+    crowd.open(strange.address, theme=theme, width=width)
+    crowd.wait_until(lambda page: len(page.rows("members")) == 24, "hosts")
+    crowd.screenshot(f"two-dozen-{theme}-{width}")
+    assert len(crowd.read("return Array.from(document.querySelectorAll('#drawing line'))")) == len(edges)
+    assert crowd.read(READ_COVERED) == []
+    assert crowd.read(READ_CLIPPED) == []
 
 
 def test_the_table_shows_the_worst_first_and_finds_the_others(crowd: Page):

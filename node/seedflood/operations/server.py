@@ -6,7 +6,7 @@ the commands find it.
 
 The page needs no network and no build: its ES modules are served as they are written. Nothing in it is inline, and what
 others say is only ever set as text, so `default-src 'self'` is all that its content policy allows. uPlot draws curves
-and d3-force the graph (70 kB together; cytoscape alone would be 430); `tools/vendor.sh` fetches them.
+(50 kB); `tools/vendor.sh` fetches it.
 """
 
 import asyncio

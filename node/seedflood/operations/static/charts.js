@@ -1,172 +1,148 @@
-// Curves, drawn by uPlot (vendor/uplot). Each is in a <figure> whose caption says its latest value in words.
+// Curves, drawn by uPlot (vendor/uplot). Each chart is a <figure> whose caption says the latest values in words.
 
-import { make, setText } from "./elements.js";
-import { labels } from "./formats.js";
+import { byId, make, setText } from "./elements.js";
+import { figure, labels } from "./formats.js";
 
 const { uPlot } = globalThis;
 
-/** How many points a curve is smoothed over: this share of its points, and at least this many. */
-const SMOOTHING_SHARE = 0.05;
-const SMOOTHING_POINTS_MIN = 5;
+/** A mean is of this share of a curve's points, and of this many at least. */
+const MEAN_SHARE = 0.05;
+const MEAN_POINTS_MIN = 5;
 
-const STEP_INCREMENTS = [1, 2, 5]
-  .flatMap((k) => Array.from({ length: 9 }, (_, e) => k * 10 ** e))
-  .sort((a, b) => a - b);
+const STEP_INCREMENTS = Array.from({ length: 27 }, (_, k) => [1, 2, 5][k % 3] * 10 ** Math.floor(k / 3));
+
+const DEFAULTS = {
+  range: null,
+  floor: -Infinity,
+  ceiling: Infinity,
+  isStepped: false,
+  marks: [],
+  note: "",
+  write: figure,
+  writeAxis: figure,
+};
 
 export class Chart {
-  #plot = null;
-  #place;
-  #readout;
+  #curves;
+  #data = [[]];
   #empty;
-  #options;
-  #data = null;
-  #marks = [];
-  #range = null;
+  #look = DEFAULTS;
+  #note = make("p", { class: "hint" });
+  #place = make("div", { class: "plot" });
+  #plot = null;
+  #readout = make("p", { class: "hint readout" });
+  #title;
 
-  /**
-   * figure: the id of the <figure>. options:
-   *   describe(x, y, smooth, also): the caption's words for one point; also: the values of the curves beside
-   *   write(y, more): a label of the y axis; more: how many digits it has beside the usual ones
-   *   writeX(x): a label of the x axis; isSmoothed: whether a mean is drawn over the points; isStepped: x are steps
-   *   empty: what is said while there is nothing to draw; floor, ceiling: limits of the y axis
-   *   also: {colour, isDots} of each curve that may be drawn beside
-   */
-  constructor(figure, options) {
-    const element = document.getElementById(figure);
-    this.#place = element.querySelector(".plot");
-    this.#readout = element.querySelector(".readout");
-    this.#options = options;
-    this.#empty = make("p", { class: "empty" }, options.empty);
+  /** id: of the <figure>. empty: what is said while there is nothing to draw. curves: { word, colour, width, hasDots }. */
+  constructor(id, title, empty, curves) {
+    this.#curves = curves;
+    this.#empty = make("p", { class: "empty" }, empty);
+    this.#title = make("h2", { id: `${id}-title` }, title);
     this.#place.append(this.#empty);
-    new ResizeObserver(() => this.#fit()).observe(this.#place);
+    byId(id).setAttribute("aria-labelledby", `${id}-title`);
+    byId(id).append(make("figcaption", {}, this.#title, this.#readout), this.#place, this.#note);
+    new ResizeObserver(() => this.#redraw()).observe(this.#place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#redraw());
   }
 
   /**
-   * points: [x, y] in rising x. range: first and last x to show, or null for those of the points. also: the points of
-   * each curve beside. marks: the x of upright lines.
+   * points: of each curve, as [[x, y]] in rising x. look: range: first and last x, if they are not those of the points;
+   * floor, ceiling: of the y axis; write(y), writeX(x): for the caption; writeAxis(y, more), writeAxisX(x): for the
+   * axes, in so many digits more than usual; isStepped: are x steps?; marks: the x of upright lines; title, note.
    */
-  show(points, range = null, also = [], marks = []) {
-    const known = points.filter(([, y]) => Number.isFinite(y));
-    const x = known.map((point) => point[0]);
-    const y = known.map((point) => point[1]);
-    this.#data = this.#options.isSmoothed ? [x, y, means(y)] : [x, y];
-    if (also.length > 0) this.#data = uPlot.join([this.#data, ...also.map((one) => [one.map(([at]) => at), one.map(([, value]) => value)])]);
-    this.#marks = marks;
-    this.#range = range;
-    this.#empty.hidden = known.length > 0;
-    if (known.length === 0) {
-      this.#plot?.destroy();
-      this.#plot = null;
-    } else if (this.#plot) this.#plot.setData(this.#data);
-    else this.#draw();
+  show(points, look) {
+    const known = points.map((curve) => curve.filter(([, y]) => Number.isFinite(y)));
+    this.#data = uPlot.join(known.map((curve) => [curve.map(([x]) => x), curve.map(([, y]) => y)]));
+    this.#look = { ...DEFAULTS, ...look };
+    if (look.title) setText(this.#title, look.title);
+    setText(this.#note, this.#look.note);
+    this.#empty.hidden = this.#data[0].length > 0;
+    if (this.#plot && this.#empty.hidden) this.#plot.setData(this.#data);
+    else this.#redraw();
     this.#tell();
   }
 
   #redraw() {
     this.#plot?.destroy();
-    this.#plot = null;
-    if (this.#data?.[0].length) this.#draw();
+    const canBeSeen = this.#data[0].length > 0 && this.#place.clientWidth > 0;
+    this.#plot = canBeSeen ? new uPlot(this.#describe(), this.#data, this.#place) : null;
   }
 
-  #fit() {
-    const { clientWidth: width, clientHeight: height } = this.#place;
-    if (this.#plot && width > 0) this.#plot.setSize({ width, height });
-  }
-
+  /** Says what each curve is at the pointer, else its last value. */
   #tell() {
-    if (!this.#data) return;
-    const [x, y, ...others] = this.#data;
+    const [xs, ...curves] = this.#data;
     const pointed = this.#plot?.cursor.idx ?? null;
-    const index = pointed ?? y.findLastIndex(Number.isFinite);
-    const values = others.map((one) => (pointed === null ? one.findLast(Number.isFinite) : one[index]));
-    const smooth = this.#options.isSmoothed ? values.shift() : undefined;
-    setText(this.#readout, index < 0 ? "\u00a0" : this.#options.describe(x[index], y[index], smooth, values));
+    const at = pointed ?? curves[0].findLastIndex(Number.isFinite);
+    const words = curves.map((ys, k) => {
+      const y = pointed === null ? ys.findLast(Number.isFinite) : ys[pointed];
+      return Number.isFinite(y) ? `${this.#curves[k].word} ${this.#look.write(y)}`.trim() : null;
+    });
+    const known = words.filter((word) => word !== null).join(", ");
+    setText(this.#readout, known && at >= 0 ? `${this.#look.writeX(xs[at])}: ${known}` : "");
   }
 
-  #draw() {
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-    const { write, writeX, isSmoothed, isStepped, floor = null, ceiling = null, also = [] } = this.#options;
+  #describe() {
+    const style = getComputedStyle(this.#place);
+    const colour = (name) => {
+      this.#place.style.color = `var(--${name})`; // a canvas knows no light-dark(): the browser has to choose
+      return style.color;
+    };
     const axis = {
       stroke: colour("muted"),
-      font: `12px ${style.getPropertyValue("--font").trim()}`,
-      grid: { stroke: colour("grid"), width: 1 },
+      font: `12px ${style.fontFamily}`,
+      grid: { stroke: colour("line"), width: 1 },
       ticks: { show: false },
     };
-    const line = { stroke: colour("accent"), width: 2, spanGaps: true, points: { show: false } };
-    const faint = { stroke: colour("faint"), width: 1, spanGaps: true, points: { show: false } };
-    const dots = { size: 5, fill: colour("accent"), stroke: colour("accent") };
-    const few = { ...line, points: { ...dots, show: () => this.#data[0].length <= 60 } };
-    const beside = also.map(({ colour: name, isDots }) => ({
-      stroke: isDots ? null : colour(name),
-      width: isDots ? 0 : 1.5,
+    const across = { ...axis, size: 30, space: 90, values: (_, at) => at.map(this.#look.writeAxisX) };
+    if (this.#look.isStepped) Object.assign(across, { space: 50, incrs: STEP_INCREMENTS });
+    const upright = { ...axis, size: 52, space: 24, values: (_, at) => labels(at, this.#look.writeAxis) };
+    const series = this.#curves.map(({ colour: name, width, hasDots = false }) => ({
+      stroke: width > 0 ? colour(name) : null,
+      width,
       spanGaps: true,
-      points: { show: isDots, size: 6, fill: colour(name), stroke: colour(name) },
+      points: { show: hasDots, size: 6, fill: colour(name), stroke: colour(name) },
     }));
-    this.#plot = new uPlot(
-      {
-        width: this.#place.clientWidth,
-        height: this.#place.clientHeight,
-        legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
-        padding: [10, 14, 0, 0],
-        scales: {
-          x: {
-            time: false,
-            range: (_, least, most) => this.#range ?? (least === most ? [least - 1, most + 1] : [least, most]),
-          },
-          y: { range: (_, least, most) => padded(least, most, floor, ceiling) },
-        },
-        axes: [
-          {
-            ...axis,
-            size: 26,
-            gap: 6,
-            space: isStepped ? 50 : 90,
-            values: (_, at) => at.map(writeX),
-            ...(isStepped && { incrs: STEP_INCREMENTS }),
-          },
-          { ...axis, size: 48, gap: 6, space: 24, values: (_, at) => labels(at, write) },
-        ],
-        series: [{}, ...(isSmoothed ? [faint, line] : [few]), ...beside],
-        hooks: { setCursor: [() => this.#tell()], draw: [(plot) => this.#mark(plot, colour("bad"))] },
+    const markColour = colour("bad");
+    return {
+      width: this.#place.clientWidth,
+      height: this.#place.clientHeight,
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+      padding: [10, 14, 0, 0],
+      scales: {
+        x: { time: false, range: (_, least, most) => this.#look.range ?? [least, Math.max(most, least + 1)] },
+        y: { range: (_, least, most) => padded(least, most, this.#look) },
       },
-      this.#data,
-      this.#place,
-    );
-  }
-
-  #mark(plot, colour) {
-    const { ctx: context, bbox: box } = plot;
-    context.save();
-    context.strokeStyle = colour;
-    context.lineWidth = 2 * devicePixelRatio;
-    context.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-    for (const mark of this.#marks) {
-      const at = plot.valToPos(mark, "x", true);
-      if (at < box.left || at > box.left + box.width) continue;
-      context.beginPath();
-      context.moveTo(at, box.top);
-      context.lineTo(at, box.top + box.height);
-      context.stroke();
-    }
-    context.restore();
+      axes: [across, upright],
+      series: [{}, ...series],
+      hooks: { setCursor: [() => this.#tell()], draw: [(plot) => drawMarks(plot, this.#look.marks, markColour)] },
+    };
   }
 }
 
-/** The mean of each value and those right before it. */
-function means(values) {
-  const span = Math.max(SMOOTHING_POINTS_MIN, Math.round(values.length * SMOOTHING_SHARE));
+function drawMarks({ ctx: context, bbox: box, valToPos: locate }, marks, colour) {
+  context.save();
+  context.fillStyle = colour;
+  for (const mark of marks) {
+    const at = locate(mark, "x", true);
+    if (at < box.left || at > box.left + box.width) continue;
+    for (let y = 0; y < box.height; y += 8) context.fillRect(at - 1, box.top + y, 2, 4);
+  }
+  context.restore();
+}
+
+/** points: [[x, y]]. The mean of each y and those right before it. */
+export function means(points) {
+  const span = Math.max(MEAN_POINTS_MIN, Math.round(points.length * MEAN_SHARE));
   let sum = 0;
-  return values.map((value, index) => {
-    sum += value;
-    if (index >= span) sum -= values[index - span];
-    return sum / Math.min(index + 1, span);
+  return points.map(([x, y], index) => {
+    sum += y;
+    if (index >= span) sum -= points[index - span][1];
+    return [x, sum / Math.min(index + 1, span)];
   });
 }
 
-function padded(least, most, floor, ceiling) {
+function padded(least, most, { floor, ceiling }) {
   const pad = Math.max((most - least) * 0.08, Math.abs(most) * 0.02, 1e-6);
-  return [Math.max(least - pad, floor ?? -Infinity), Math.min(most + pad, ceiling ?? Infinity)];
+  return [Math.max(least - pad, floor), Math.min(most + pad, ceiling)];
 }

@@ -6,71 +6,39 @@ const ANSWER_MILLISECONDS_MAX = 5000;
 /** Older answers are called stale. One lost poll is not worth a banner. */
 const STALE_MILLISECONDS = 3500;
 
-/** Polls while the page is visible, and for ever: a node that was away is shown again as soon as it is back. */
-export class Model {
-  #show;
-  #address;
-  #answeredAt = null;
-  #timer = null;
-  #isAsking = false;
-  #began = performance.now();
+/**
+ * Asks while the page is visible, and for ever: a node that was away is shown again as soon as it is back.
+ * show: gets { status, fault, seconds, isStale }: the last answer, or null; why there was none to the last question, or
+ * null; how old the answer is.
+ */
+export function watch(address, show) {
+  const model = { status: null, fault: null };
+  let answeredAt = performance.now();
+  let isAsking = false;
 
-  /** status: the last answer, or null. fault: why there was none to the last question, or null. */
-  status = null;
-  fault = null;
-
-  constructor(address, show) {
-    this.#address = address;
-    this.#show = show;
-  }
-
-  start() {
-    document.addEventListener("visibilitychange", () => this.#wake());
-    this.#wake();
-  }
-
-  get ageMilliseconds() {
-    return performance.now() - (this.#answeredAt ?? this.#began);
-  }
-
-  get isStale() {
-    return this.ageMilliseconds > STALE_MILLISECONDS;
-  }
-
-  #wake() {
-    clearInterval(this.#timer);
-    if (document.hidden) return;
-    this.#timer = setInterval(() => this.#poll(), POLL_MILLISECONDS);
-    this.#poll();
-  }
-
-  async #poll() {
-    if (this.#isAsking) {
-      this.#show(this); // its age is news, too
-      return;
-    }
-    this.#isAsking = true;
+  async function ask() {
     try {
-      const signal = AbortSignal.timeout(ANSWER_MILLISECONDS_MAX);
-      const response = await fetch(this.#address, {
-        signal,
-        cache: "no-store",
-        headers: { accept: "application/json" },
-      });
+      const response = await fetch(address, { signal: AbortSignal.timeout(ANSWER_MILLISECONDS_MAX), cache: "no-store" });
       if (!response.ok) throw new Error(`it answers ${response.status} ${response.statusText}`);
-      this.status = await response.json();
-      this.#answeredAt = performance.now();
-      this.fault = null;
+      model.status = await response.json();
+      model.fault = null;
+      answeredAt = performance.now();
     } catch (error) {
-      this.fault =
-        error.name === "TimeoutError"
-          ? "it does not answer"
-          : error.name === "TypeError"
-            ? "no connection"
-            : error.message;
-    } finally {
-      this.#isAsking = false;
+      model.fault = error.name === "TypeError" ? "no connection" : error.message;
     }
-    this.#show(this);
   }
+
+  async function poll() {
+    if (!isAsking && !document.hidden) {
+      isAsking = true;
+      await ask();
+      isAsking = false;
+    }
+    const age = performance.now() - answeredAt; // it grows while a question is open, too
+    show({ ...model, seconds: age / 1000, isStale: age > STALE_MILLISECONDS });
+  }
+
+  setInterval(poll, POLL_MILLISECONDS);
+  document.addEventListener("visibilitychange", poll);
+  poll();
 }

@@ -1,101 +1,68 @@
 // The page of one node: asks for its status every second and shows it, from what matters most to what matters least.
 
-import { showAlgorithm } from "./algorithm.js";
-import { Chart } from "./charts.js";
-import { byId, setText } from "./elements.js";
-import { describeFigures } from "./figures.js";
-import { count, figure, loss, timeOfDay } from "./formats.js";
-import { showFreshness } from "./freshness.js";
-import { Graph } from "./graph.js";
-import { showHeadline } from "./headline.js";
-import { describeMembers } from "./members.js";
-import { Model } from "./model.js";
-import { showColophon, showDelays, showTraffic, showUpdates, showWindow } from "./panels.js";
-import { showEvents, showLinks, showMembers } from "./tables.js";
+import { Chart, means } from "./charts.js";
+import { byId } from "./elements.js";
+import { count, describeFigures, figure, loss, timeOfDay } from "./formats.js";
+import { showFreshness, showHeadline } from "./headline.js";
+import { describeMembers, showHosts } from "./hosts.js";
+import { watch } from "./model.js";
+import { showAlgorithm, showColophon, showEvents, showLinks, showTraffic, showWindow } from "./panels.js";
 
-/** all: of all hosts; evaluated: on the validation rows. */
-function describeLoss(step, own, mean, [all, evaluated] = []) {
-  const known = [
-    ["here", own],
-    ["mean", mean],
-    ["all hosts", all],
-    ["evaluated", evaluated],
-  ].filter(([, value]) => Number.isFinite(value));
-  return `Step ${count(step)}: ${known.map(([name, value]) => `${name} ${loss(value)}`).join(", ")}`;
-}
+const LOSS_NOTE =
+  "Pale: here; green: its mean; brown: all hosts; dots: evaluated; dashed: the rate was halved, or is too high.";
 
-const lossChart = new Chart("chart-loss", {
-  isStepped: true,
-  isSmoothed: true,
-  write: figure,
-  writeX: count,
-  also: [{ colour: "warn" }, { colour: "text", isDots: true }],
-  describe: describeLoss,
-  empty: "No loss yet: no step was measured here.",
-});
-let figures = [];
-const evaluated = new Chart("chart-evaluated", {
-  isStepped: true,
-  write: (value, more) => figures[0].writeAxis(value, more),
-  writeX: count,
-  describe: (step, value) => `${figures[0].write(value)} at step ${count(step)}`,
-  empty: "No evaluation yet. By default there are some twenty in a run, if they do not take too long ([node] evaluate_every).",
-  get floor() {
-    return figures[0].floor;
-  },
-  get ceiling() {
-    return figures[0].ceiling;
-  },
-});
-const speed = new Chart("chart-speed", {
-  write: figure,
-  writeX: (seconds) => timeOfDay(new Date(1000 * seconds)),
-  describe: (seconds, value) => `${figure(value)} at ${timeOfDay(new Date(1000 * seconds))}`,
-  empty: "No step is done yet.",
-  floor: 0,
-});
-const graph = new Graph();
+const lossChart = new Chart("chart-loss", "Loss", "No loss yet: no step was measured here.", [
+  { word: "here", colour: "faint", width: 1 },
+  { word: "mean", colour: "accent", width: 2 },
+  { word: "all hosts", colour: "warn", width: 1.5 },
+  { word: "evaluated", colour: "text", width: 0, hasDots: true },
+]);
+const evaluationChart = new Chart("chart-evaluated", "Evaluation", "No evaluation yet ([node] evaluate_every).", [
+  { word: "", colour: "accent", width: 2, hasDots: true },
+]);
+const speedChart = new Chart("chart-speed", "Steps per second", "No step is done yet.", [
+  { word: "", colour: "accent", width: 2 },
+]);
 
 function showCurves({ history, progress }) {
-  figures = describeFigures(history.figures);
-  const points = figures[0]?.points ?? [];
-  const firsts = [history.loss[0], points[0]].filter(Boolean).map(([step]) => step);
-  const first = firsts.length > 0 ? Math.min(...firsts) : 0;
-  const steps = [first, Math.max(progress.step ?? 0, first + 1)];
-  const halved = history.halvings.map(([step]) => step);
-  lossChart.show(history.loss, steps, [history.loss_of_all, history.figures.loss ?? []], halved);
-  setText(byId("chart-evaluated-title"), figures[0]?.title ?? "Evaluation");
-  evaluated.show(points, steps);
-  speed.show(history.steps_per_second);
+  const [evaluated = { points: [] }] = describeFigures(history.figures);
+  const first = Math.min(history.loss[0]?.[0] ?? Infinity, evaluated.points[0]?.[0] ?? Infinity, progress.step ?? 0);
+  const steps = {
+    isStepped: true,
+    writeX: (step) => `Step ${count(step)}`,
+    writeAxisX: count,
+    range: [first, Math.max(progress.step ?? 0, first + 1)],
+  };
+  lossChart.show([history.loss, means(history.loss), history.loss_of_all, history.figures.loss ?? []], {
+    ...steps,
+    marks: history.halvings.map(([step]) => step),
+    note: history.loss_of_all.length > 0 ? LOSS_NOTE : "",
+    write: loss,
+  });
+  evaluationChart.show([evaluated.points], { ...steps, ...evaluated });
+  const writeX = (seconds) => timeOfDay(new Date(1000 * seconds));
+  speedChart.show([history.steps_per_second], { floor: 0, writeX, writeAxisX: writeX });
 }
 
 let shown = null;
 
-function showHosts(status, members) {
-  showMembers(status, members, (origin) => graph.point(origin));
+function showAll(status) {
+  shown = status;
+  const members = describeMembers(status);
+  showHeadline(status, members);
+  showCurves(status);
+  showHosts(status, members);
+  showWindow(status);
+  showAlgorithm(status);
+  showTraffic(status);
+  showLinks(status);
+  showEvents(status);
+  showColophon(status);
 }
 
-function show(model) {
-  const { status } = model;
-  if (status !== null && status !== shown) {
-    shown = status;
-    const members = describeMembers(status);
-    showAlgorithm(status);
-    showHeadline(status, members);
-    showCurves(status);
-    graph.show(members, status.edges, status.pairs);
-    showWindow(status);
-    showUpdates(status);
-    showDelays(status);
-    showHosts(status, members);
-    showTraffic(status);
-    showLinks(status);
-    showEvents(status);
-    showColophon(status);
-  }
+byId("members-search").addEventListener("input", () => shown && showAll(shown));
+byId("events-narrowed").addEventListener("change", () => shown && showAll(shown));
+watch("api/status", (model) => {
+  if (model.status !== null && model.status !== shown) showAll(model.status);
   showFreshness(model);
-}
-
-byId("members-search").addEventListener("input", () => shown && showHosts(shown, describeMembers(shown)));
-byId("events-level").addEventListener("change", () => shown && showEvents(shown));
-new Model("api/status", show).start();
+});

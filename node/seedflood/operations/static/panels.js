@@ -1,172 +1,154 @@
-// The open window, counts of updates, traffic, and the settings of the run.
+// Everything below the hosts: the open window, figures and samples of the algorithm, traffic, links, events, settings.
 
-import { describeAlgorithm } from "./algorithm.js";
-import { byId, make, reconcile, setAttribute, setText } from "./elements.js";
-import { UNKNOWN, STANDSTILL_SECONDS, age, bytes, capitalised, count, dateAndTime, duration, figure, names, plural } from "./formats.js";
-
-const NO_BREAK = "\u00a0";
-
-/** Between two windows, while this node measures, the figures of the last one stay. */
-export function showWindow(status) {
-  const { window: open, node } = status;
-  showBlockers(status.blockers);
-  if (!describeAlgorithm(status).hasWindows) {
-    setText(byId("window-title"), "Waiting");
-    setText(byId("window-waiting"), waitingWithoutWindows(status));
-    return;
-  }
-  const isOpen = open.step !== null && open.expected > 0;
-  const closed = open.last_close;
-  const heard = isOpen ? open.heard : (closed?.heard ?? null);
-  const expected = isOpen ? open.expected : closed && closed.heard + closed.missing.length;
-  const step = isOpen ? open.step : (closed?.step ?? null);
-  setText(byId("window-title"), step === null ? "Window" : `Window of step ${count(step)}`);
-  setText(byId("window-heard"), expected ? `${count(heard)} of ${count(expected)}` : UNKNOWN);
-  setAttribute(byId("window-progress"), "value", expected ? (heard / expected).toFixed(3) : 0);
-  setText(byId("window-waiting"), waiting(status, isOpen));
-  setText(byId("window-open"), isOpen ? duration(open.opened_seconds) : UNKNOWN);
-  const limitless = { strict: "as long as it takes", none: "none", bounded: UNKNOWN };
-  setText(
-    byId("window-bound"),
-    open.bound_seconds === null ? (limitless[node.run.window] ?? UNKNOWN) : duration(open.bound_seconds),
-  );
-  setText(byId("window-last"), lastClose(open.last_close));
-}
+import { byId, make, reconcile, setText, showFacts, showSentences, showTable } from "./elements.js";
+import { STANDSTILL_SECONDS, UNKNOWN, bytes, capitalised, count, dateAndTime, duration } from "./formats.js";
+import { figure, names, percent, spell, timeOfDay } from "./formats.js";
 
 const BLOCKERS_MAX = 8;
 
-/** Why this node does not move, and for how long. Short waits are part of every step, and not shown. */
-function showBlockers(blockers) {
-  const standing = blockers.filter((one) => one.seconds >= STANDSTILL_SECONDS);
-  const shown = standing.slice(0, BLOCKERS_MAX);
-  const rest = standing.length - shown.length;
-  const lines = shown.map((one) => [
-    `${one.kind} ${one.origin ?? one.name}`, // two hosts may have one name
-    `${capitalised(one.reason)}, for ${age(one.seconds)}.`,
-  ]);
-  if (rest > 0) lines.push(["rest", `And ${count(rest)} more.`]);
-  reconcile(byId("blockers"), lines, {
-    key: ([key]) => key,
-    create: () => make("li"),
-    update: (item, [, text]) => setText(item, text),
-  });
+/** Why this node does not move: short waits are part of every step, and not shown. And the open window, or the last. */
+export function showWindow(status) {
+  const { blockers, node, window: open } = status;
+  const standing = blockers.filter(({ seconds }) => seconds >= STANDSTILL_SECONDS);
+  const reasons = standing.map(({ reason, seconds }) => `${capitalised(reason)}, for ${duration(Math.floor(seconds))}.`);
+  const rest = reasons.splice(BLOCKERS_MAX).length;
+  if (rest > 0) reasons.push(`And ${count(rest)} more.`);
+  showSentences("blockers", reasons);
+  const hasWindows = node.run.window !== null;
+  setText(byId("window-title"), hasWindows ? "Window" : "Waiting");
+  setText(byId("window-waiting"), tellWaiting(status, hasWindows));
+  showFacts("window-facts", hasWindows ? describeWindow(open) : []);
 }
 
-function waiting({ window: open, state, is_ready: isReady, progress, blockers }, isOpen) {
-  if (state === "finished") return "Closed. It was the last one of the run.";
-  if (!isOpen && isReady) return `${open.last_close ? "Closed. " : ""}Step ${count(progress.step)} is being measured.`;
-  if (!isOpen) return "No window is open: this node publishes nothing.";
-  if (blockers.length > 0) return `Waits for ${names(blockers.map((one) => one.name))}.`;
-  return open.heard >= open.expected ? "Everybody was heard." : NO_BREAK;
-}
-
-function waitingWithoutWindows({ state, blockers }) {
+function tellWaiting({ blockers, is_ready: isReady, progress, state, window: open }, hasWindows) {
   if (state === "finished") return "The run is over.";
-  return blockers.length > 0 ? `Waits for ${names(blockers.map((one) => one.name))}.` : "Waits for nobody.";
+  if (blockers.length > 0) return `Waits for ${names(blockers.map(({ name }) => name))}.`;
+  const isMeasuring = isReady && hasWindows && open.step === null;
+  return isMeasuring ? `Step ${count(progress.step)} is being measured.` : "Waits for nobody.";
 }
 
-function lastClose(close) {
-  if (close === null) return UNKNOWN;
-  const missing = close.missing.length > 0 ? `, without ${names(close.missing, 3)}` : "";
-  const late = close.late > 0 ? `, ${count(close.late)} late` : "";
-  return `step ${count(close.step)} after ${duration(close.waited_seconds)}: ${close.reason}${missing}${late}`;
-}
-
-function spellJournal({ bundles, records, bytes: size, closed_epochs: epochs }) {
-  if (size === null) return null;
-  const counted = [
-    bundles === null ? null : plural(bundles, "bundle"),
-    records ? plural(records, "record") : null,
-    bytes(size),
-    epochs === null ? null : plural(epochs, "closed epoch"),
+function describeWindow({ step, heard, expected, opened_seconds: seconds, bound_seconds: bound, last_close: close }) {
+  const missing = close?.missing.length > 0 ? `, without ${names(close.missing)}` : "";
+  const late = close?.late > 0 ? `, ${count(close.late)} late` : "";
+  return [
+    ["Open", step === null ? "none" : `step ${count(step)}`, bound === null ? "" : `${duration(bound)} at most`],
+    ["Heard", step === null ? UNKNOWN : `${count(heard)} of ${count(expected)}`, step === null ? "" : duration(seconds)],
+    ["Last closed", `step ${count(close?.step)}`, `heard ${count(close?.heard)}${missing}${late}`],
+    ["It took", duration(close?.waited_seconds), close?.reason ?? ""],
   ];
-  return counted.filter((words) => words !== null).join(", ");
 }
 
-/** How settings of an algorithm are called and written; others bear their own name. */
-const SETTINGS = {
-  window: ["Windows", String],
-  local_steps: ["Steps per message", count],
-  refresh_period: ["Epoch", (value) => plural(value, "step")],
-};
-
-function spellSetting([name, value]) {
-  const [word, write] = SETTINGS[name] ?? [capitalised(name.replaceAll("_", " ")), String];
-  return [word, value === null ? null : write(value)];
-}
-
-const UPDATES = [
-  ["originated", "own", "Updates that this node published."],
-  ["received", "received", "Updates that came over links, new ones and duplicates."],
-  ["duplicate", "duplicate", "Came again over another link, and were dropped."],
-  ["applied", "applied", "Are in the model, each exactly once."],
-  ["late", "late", "Came after their window had closed, and were applied in a later one."],
-  ["rejected", "rejected", "Broke a rule, and were dropped and logged."],
+/** How a figure of an algorithm is written, by what its name ends or begins with. */
+const WRITERS = [
+  [/_seconds$/, duration],
+  [/^bytes_(?!per_)/, bytes],
+  [/_distance$/, (value) => percent(value, 2)],
+  [/tokens|halvings$|^round$|^exchanges|equal_replicas$|^slow_links$/, count],
+  [/./, figure],
 ];
 
-export function showUpdates(status) {
-  const { updates } = status;
-  const rejected = Object.entries(updates.rejected);
-  const total = rejected.reduce((sum, [, number]) => sum + number, 0);
-  const reasons = rejected.map(([reason, number]) => `${reason}: ${count(number)}`).join(", ");
-  const known = describeAlgorithm(status).hasUpdates ? UPDATES : UPDATES.filter(([name]) => name === "rejected");
-  reconcile(byId("updates"), known, {
+/** What a model wrote is as long as it likes, and has a place of its own. */
+export function showAlgorithm({ figures, words }) {
+  const isSample = ([name]) => name.endsWith("_text");
+  const told = Object.entries(words);
+  const counted = Object.entries(figures).map(([name, value]) => {
+    const [, write] = WRITERS.find(([pattern]) => pattern.test(name));
+    return [name, write(value)];
+  });
+  const shown = [...told.filter((one) => !isSample(one)), ...counted];
+  const samples = told.filter(isSample);
+  byId("algorithm").hidden = shown.length + samples.length === 0;
+  showFacts("algorithm-figures", shown.map(([name, text]) => [spell(name), text]));
+  reconcile(byId("samples"), samples, {
     key: ([name]) => name,
-    create: ([, word, text]) => make("div", { title: text }, make("dt", {}, word), make("dd")),
-    update: (item, [name]) => {
-      const isRejected = name === "rejected";
-      setText(item.lastElementChild, count(isRejected ? total : updates[name]));
-      item.classList.toggle("is-bad", isRejected && total > 0);
-      if (isRejected && reasons) setAttribute(item, "title", reasons);
-    },
+    create: ([name]) => make("div", {}, make("dt", {}, spell(name)), make("dd", { tabindex: 0 })),
+    update: (element, [, text]) => setText(element.lastElementChild, text),
   });
 }
 
-export function showTraffic({ traffic, node }) {
-  const { seedflood_bytes: sent, gossip_bytes: gossip } = traffic;
+export function showTraffic({ traffic, updates, node }) {
+  const { seedflood_bytes: sent, gossip_bytes: gossip, parameters, parameter_bytes: size } = traffic;
+  const { rejected, ...counts } = updates;
+  const reasons = Object.entries(rejected).map(([reason, number]) => `${count(number)} ${reason}`);
+  const total = Object.values(rejected).reduce((sum, number) => sum + number, 0);
+  const known = Object.entries(counts).filter(([, number]) => number !== null);
+  const what = `Over all links of ${node.name}, in both directions.`;
+  const whole = `all ${count(parameters)} parameters (${bytes(size)})`;
+  const instead = `Exchanging ${whole} with each neighbour at every step would have cost ${bytes(gossip)}.`;
   setText(byId("traffic-sent"), bytes(sent));
-  byId("traffic-compared").hidden = gossip === null;
-  if (gossip === null) {
-    setText(byId("traffic-text"), `Over all links of ${node.name}, in both directions, so far.`);
-    return;
-  }
-  setText(byId("traffic-gossip"), gossip > 0 ? bytes(gossip) : UNKNOWN);
-  const size = `all ${count(traffic.parameters)} parameters (${bytes(traffic.parameter_bytes)})`;
-  const ratio = sent > 0 && gossip > sent ? ` That is ${figure(gossip / sent)} times as much.` : "";
-  setText(
-    byId("traffic-text"),
-    gossip > 0
-      ? `Over all links of ${node.name}, in both directions, so far; the other figure is what exchanging ${size} ` +
-          `with each neighbour at every step would have cost.${ratio}`
-      : "Counted from the first step on: bytes over all links, and what exchanging parameters would have cost instead.",
-  );
+  setText(byId("traffic-text"), gossip > 0 ? `${what} ${instead}` : what);
+  showFacts("updates", [
+    ...known.map(([name, number]) => [`Updates ${name}`, count(number)]),
+    ["Rejected", count(total), reasons.join(", ")],
+  ]);
 }
 
-export function showDelays({ delays, diameter }) {
-  setText(byId("hop-median"), duration(delays.hop_seconds_p50));
-  setText(byId("hop-slow"), duration(delays.hop_seconds_p99));
-  setText(byId("diameter"), diameter === null ? UNKNOWN : plural(diameter, "hop"));
+const LINK_COLUMNS = [
+  { word: "Link to", tell: ({ peer, address }) => peer ?? address ?? UNKNOWN },
+  { word: "State", look: "condition", tell: ({ state }) => state },
+  { word: "Sent", look: "number", tell: (link) => bytes(link.bytes_sent) },
+  { word: "Received", look: "number", tell: (link) => bytes(link.bytes_received) },
+  { word: "Pulled", look: "number minor", tell: (link) => bytes(link.pull_bytes_received) },
+  { word: "Dropped", look: "number minor", tell: (link) => count(link.updates_dropped) },
+  { word: "Hop", look: "number minor", tell: (link) => duration(link.hop_seconds) },
+];
+
+export function showLinks({ links }) {
+  const isNone = links.length === 0;
+  setText(byId("links-text"), isNone ? "No link yet. This node dials its peers for as long as it runs." : "");
+  showTable("links", LINK_COLUMNS, links, {
+    key: ({ origin, address, peer }) => origin ?? address ?? peer,
+    look: ({ state }) => (state === "connected" ? "linked" : "silent"),
+    title: ({ address }) => address ?? "dialled by the other side",
+  });
 }
 
+const LEVELS = ["debug", "info", "warning", "error", "critical"];
+const NOT_FACTS = ["time", "timestamp", "level", "event", "node", "run"];
+
+/** Newest first. */
+export function showEvents({ events }) {
+  const least = LEVELS.indexOf(byId("events-narrowed").checked ? "warning" : "info");
+  const shown = events.filter(({ level }) => LEVELS.indexOf(level) >= least).reverse();
+  const byText = new Map(shown.map((event) => [JSON.stringify(event), event]));
+  reconcile(byId("events"), [...byText], {
+    key: ([text]) => text,
+    create: ([, event]) => makeEvent(event),
+    update: () => {},
+  });
+}
+
+function makeEvent(event) {
+  const date = new Date(event.time);
+  const when = make("time", { datetime: date.toISOString(), title: dateAndTime(date) }, timeOfDay(date));
+  const facts = Object.entries(event).filter(([name, value]) => !NOT_FACTS.includes(name) && tellFact(value) !== "");
+  const spelled = facts.map(([name, value]) => {
+    return make("span", {}, `${name.replaceAll("_", " ")} `, make("b", {}, tellFact(value)));
+  });
+  const level = event.level === "info" ? "" : `${event.level}: `;
+  return make("li", { class: event.level }, when, make("strong", {}, `${level}${event.event}`), ...spelled);
+}
+
+function tellFact(value) {
+  if (value === null) return "";
+  if (typeof value === "number") return String(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
+  if (Array.isArray(value)) return value.map(tellFact).join(", ");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** What rarely changes: all settings of the run by their own names, and what is on the disk. */
 export function showColophon({ node, journal }) {
-  const { run } = node;
-  const lines = [
+  const { algorithm, id, ...run } = node.run;
+  const started = dateAndTime(new Date(1000 * node.started_at));
+  const { bytes: size, ...counts } = journal;
+  const told = Object.entries({ ...run, ...algorithm, ...counts }).filter(([, value]) => value !== null);
+  showFacts("colophon", [
     ["Version", node.version],
     ["Origin", node.origin],
-    ["Started", dateAndTime(new Date(1000 * node.started_at))],
-    ["Incarnation", node.incarnation],
-    ["Run", run.id.slice(0, 16)],
-    ["Model", run.model],
-    ["Task", run.task],
-    ["Mode", run.mode],
-    ["Hosts", count(run.clients)],
-    ["Batch", plural(run.batch_size, "row")],
-    ...Object.entries(run.algorithm).map(spellSetting),
-    ["Journal", spellJournal(journal)],
-  ];
-  reconcile(byId("colophon"), lines, {
-    key: ([name]) => name,
-    create: ([name]) => make("div", {}, make("dt", {}, name), make("dd")),
-    update: (item, [, value]) => setText(item.lastElementChild, value ?? UNKNOWN),
-  });
+    ["Incarnation", count(node.incarnation)],
+    ["Started", started],
+    ["Run", id.slice(0, 16)],
+    ["Journal", bytes(size)],
+    ...told.map(([name, value]) => [spell(name), Number.isInteger(value) ? count(value) : String(value)]),
+  ]);
 }
