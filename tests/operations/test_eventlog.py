@@ -1,6 +1,7 @@
 """The event log writes every line, keeps within its room, and ends alone."""
 
 import json
+import threading
 
 import pytest
 import structlog
@@ -11,28 +12,8 @@ from seedflood.operations.eventlog import EventLog, Line, event_files, read_line
 ORIGIN = "0123456789abcdef"
 
 
-class Turns:
-    """A loop's `call_soon` whose turns a test ends itself."""
-
-    def __init__(self):
-        self.due = []
-
-    def __call__(self, callback):
-        self.due.append(callback)
-
-    def end(self):
-        due, self.due = self.due, []
-        for callback in due:
-            callback()
-
-
 @pytest.fixture
-def turns():
-    return Turns()
-
-
-@pytest.fixture
-def make_log(tmp_path, turns):
+def make_log(tmp_path):
     made = []
 
     def make(bytes_max=1_000_000):
@@ -43,7 +24,6 @@ def make_log(tmp_path, turns):
                 run="r",
                 bytes_max=bytes_max,
                 names=lambda: {ORIGIN: "ada"},
-                call_soon=turns,
             )
         )
         return made[-1]
@@ -54,19 +34,17 @@ def make_log(tmp_path, turns):
 
 
 def line(number, **facts):
-    return Line(1_000_000 * number, "tick", "info", {"number": number, **facts})
+    return Line(float(number), "tick", "info", {"number": number, **facts})
 
 
 def lines_in(folder):
     return [json.loads(one) for one in read_lines(event_files(folder))]
 
 
-def test_every_line_is_written_in_order_with_time_node_and_run(tmp_path, make_log, turns):
+def test_every_line_is_written_in_order_with_time_node_and_run(tmp_path, make_log):
     log = make_log()
     for number in range(5):
         log.write(line(number))
-        if number % 2:
-            turns.end()
     log.close()
     head, *told = lines_in(tmp_path)
     assert (head["event"], head["names"]) == ("members", {ORIGIN: "ada"})
@@ -74,13 +52,6 @@ def test_every_line_is_written_in_order_with_time_node_and_run(tmp_path, make_lo
     assert told[3] == {
         "time": "1970-01-01T00:00:03.000000Z", "event": "tick", "level": "info", "node": "a", "run": "r", "number": 3
     }  # fmt: skip
-
-
-def test_what_one_turn_of_the_loop_brings_is_handed_over_once(make_log, turns):
-    log = make_log()
-    for number in range(100):
-        log.write(line(number))
-    assert len(turns.due) == 1
 
 
 def test_what_was_told_before_a_flush_is_in_the_file_after_it(tmp_path, make_log):
@@ -100,11 +71,10 @@ def test_costly_facts_are_spelled_by_the_writer(tmp_path, make_log):
     assert lines_in(tmp_path)[-1]["number"] == 7
 
 
-def test_old_files_go_when_the_room_is_full_and_each_begins_with_the_names(tmp_path, make_log, turns):
+def test_old_files_go_when_the_room_is_full_and_each_begins_with_the_names(tmp_path, make_log):
     log = make_log(bytes_max=8000)
     for number in range(200):
         log.write(line(number))
-        turns.end()
     log.close()
     files = event_files(tmp_path)
     assert [path.name for path in files] == [
@@ -127,7 +97,7 @@ def test_a_line_that_a_crash_has_cut_spoils_no_other(tmp_path, make_log):
 
 
 def test_on_a_full_disk_lines_are_lost_with_one_warning_and_the_log_goes_on_once_there_is_space(
-    tmp_path, monkeypatch, make_log, turns
+    tmp_path, monkeypatch, make_log
 ):
     monkeypatch.setattr(eventlog, "RETRY_SECONDS", 0.0)
     place = tmp_path / "events.jsonl"
@@ -136,13 +106,11 @@ def test_on_a_full_disk_lines_are_lost_with_one_warning_and_the_log_goes_on_once
         log = make_log()
         for number in range(3):
             log.write(line(number))
-            turns.end()
         assert log.flush().wait(60)
         place.unlink()
         place.write_bytes(b'{"event":"cu')
         for number in range(3, 5):
             log.write(line(number))
-            turns.end()
         log.close()
     assert [(one["event"], one.get("reason"), one.get("lines_lost")) for one in warnings] == [
         (eventlog.BROKEN, "No space left on device", None), ("the event log goes on", None, 3)
@@ -165,12 +133,39 @@ def test_a_broken_disk_is_not_tried_again_with_every_line(tmp_path, monkeypatch,
     assert not event_files(tmp_path)
 
 
-def test_more_than_may_wait_is_lost_and_counted(monkeypatch, make_log):
+def test_more_than_may_wait_is_lost_counted_and_told(tmp_path, monkeypatch, make_log):
     monkeypatch.setattr(eventlog, "WAITING_MAX", 10)
+    is_asked, may_go = threading.Event(), threading.Event()
+
+    def hang():
+        is_asked.set()
+        may_go.wait(60)
+        return {}
+
     log = make_log()
+    log.write(Line(0.0, "slow", "info", hang))
+    assert is_asked.wait(60)
     for number in range(15):
         log.write(line(number))
     assert log.lost == 5
+    may_go.set()
+    log.close()
+    _, slow, gap, *told = lines_in(tmp_path)
+    assert (slow["event"], gap["event"], gap["lines_lost"]) == ("slow", eventlog.LACKS, 5)
+    assert [one["number"] for one in told] == list(range(10))
+
+
+def test_a_disk_that_hangs_holds_up_neither_who_writes_nor_the_end(tmp_path, monkeypatch, make_log):
+    monkeypatch.setattr(eventlog, "CLOSE_SECONDS", 0.01)
+    may_go = threading.Event()
+    log = make_log()
+    log.write(Line(0.0, "slow", "info", lambda: {"hung": not may_go.wait(60)}))
+    for number in range(100):
+        log.write(line(number))
+    log.close()
+    log.write(line(100))
+    assert log.lost == 1, "what comes after the end"
+    may_go.set()
 
 
 def test_only_the_owner_may_read_it(tmp_path, make_log):

@@ -12,7 +12,7 @@ from seedflood.operations.server import OperationsServer
 from seedflood.protocol.origin import OriginId
 
 LOOK_SECONDS = 5.0
-"""Time between two points of the curves of the algorithm's figures, if nobody looks at the page."""
+"""Time between two looks at how crowded the ports are."""
 
 
 class Console:
@@ -27,12 +27,11 @@ class Console:
     async def open(cls, settings: Settings, origin: OriginId) -> "Console":
         """Opens all parts that the settings ask for. Raises SeedfloodError, and leaves nothing open then."""
         async with AsyncExitStack() as undo:
-            hub = TelemetryHub(settings, origin, asyncio.get_running_loop())
+            hub = TelemetryHub(settings, origin)
             undo.push_async_callback(asyncio.to_thread, hub.close)
             lag = LoopLag(hub.tally.registry)
             lag.start(asyncio.get_running_loop())
             undo.callback(lag.stop)
-            undo.callback(asyncio.create_task(_look_often(hub)).cancel)
             await asyncio.to_thread(hub.recall)
             address = None
             if settings.node.http:
@@ -46,12 +45,6 @@ class Console:
     async def close(self) -> None:
         """Idempotent."""
         await self._open_parts.aclose()
-
-
-async def _look_often(hub: TelemetryHub) -> None:
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        asyncio.get_running_loop().call_soon(hub.look)  # a fault in it is logged, and the next look comes
 
 
 async def _look_at_ports(hub: TelemetryHub, address: str | None) -> None:

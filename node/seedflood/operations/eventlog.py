@@ -10,20 +10,24 @@ also say what an algorithm sent to its neighbours and heard from them (`seedfloo
     connected, disconnected                    with the peer's name, and the reason
     …                                          everything in the log on stderr, and what the algorithm adds
 
-A separate thread encodes and writes the lines, all lines of a turn of the loop at once. So neither a flood nor a slow
+The standard library's rotating file handler writes the files, on a thread behind a queue. So neither a flood nor a slow
 disk holds up the loop. While the disk is full or broken, lines are lost and the node goes on; a line tells how many.
 """
 
 import contextlib
 import json
+import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
+from logging.handlers import QueueListener, RotatingFileHandler
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import structlog
 
@@ -42,17 +46,16 @@ RETRY_SECONDS = 3.0
 LACKS = "the event log lacks lines"
 BROKEN = "the event log cannot be written and is tried again; the node goes on"
 
-MICROSECONDS = 1_000_000
-
 Facts = Mapping[str, Any]
 
 _log = structlog.stdlib.get_logger("seedflood")
 
 
 class Line(NamedTuple):
-    """A line that waits to be written. facts: if they are costly to make, a function that the writer calls."""
+    """A line that waits to be written. at: Unix time. facts: if they are costly to make, a function that the writer
+    calls."""
 
-    microseconds: int
+    at: float
     event: str
     level: str
     facts: Facts | Callable[[], Facts]
@@ -62,158 +65,153 @@ class EventLog:
     """Call `write` on the loop's thread; `close` writes what waits."""
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        node: str,
-        run: str,
-        bytes_max: int,
-        names: Callable[[], Mapping[str, str]],
-        call_soon: Callable[[Callable[[], None]], object],
+        self, folder: Path, *, node: str, run: str, bytes_max: int, names: Callable[[], Mapping[str, str]]
     ) -> None:
-        """names: name of every known origin by fingerprint, for the first line of a file. call_soon: the loop's."""
-        self._dropped = self._unwritten = self._told = 0
-        """Lost lines: those that could not wait, those that could not be written, and how many of both were told."""
-        self._path = folder / EVENTS_FILE
-        self._file_bytes_max = max(1, bytes_max // FILES)
-        self._identity = {"node": node, "run": run}
-        self._names = names
-        self._call_soon = call_soon
-        self._turn: list[Line] = []
-        self._queue: SimpleQueue[list[Line] | threading.Event | None] = SimpleQueue()
-        self._waiting = 0
-        self._written = 0
-        self._is_stopped = False
-        self._is_broken = False
-        self._retry_at = 0.0
-        self._file: int | None = None
-        self._size = 0
-        self._thread = threading.Thread(target=self._write_for_ever, name="event log", daemon=True)
-        self._thread.start()
+        """names: name of every known origin by fingerprint, for the first line of a file."""
+        self._file = EventFile(folder / EVENTS_FILE, {"node": node, "run": run}, bytes_max, names)
+        self._waiting: SimpleQueue[Any] = SimpleQueue()
+        self._writer = _Writer(self._waiting, self._file)
+        self._writer.start()
+        self._is_closed = False
 
     @property
     def lost(self) -> int:
         """How many lines were never written."""
-        return self._dropped + self._unwritten
+        return self._file.lost
 
     def write(self, line: Line) -> None:
         """Never waits, never raises."""
-        if self._is_stopped or self._waiting - self._written >= WAITING_MAX:
-            self._dropped += 1
-            return
-        self._waiting += 1
-        if not self._turn:
-            self._call_soon(self._hand_over)
-        self._turn.append(line)
+        if self._is_closed or self._waiting.qsize() >= WAITING_MAX:
+            self._file.dropped += 1
+        else:
+            self._waiting.put(line)
 
     def flush(self) -> threading.Event:
         """Returns an event that is set once all earlier lines are in the file, or lost."""
-        self._hand_over()
         is_written = threading.Event()
-        self._queue.put(is_written)
-        if not self._thread.is_alive():
+        if self._is_closed:
             is_written.set()
+        else:
+            self._waiting.put(is_written)
         return is_written
 
     def close(self) -> None:
-        """Writes what waits. Blocks for CLOSE_SECONDS at most, even if the disk hangs."""
-        self._hand_over()
-        self._is_stopped = True
-        self._queue.put(None)
-        self._thread.join(CLOSE_SECONDS)
-
-    def _hand_over(self) -> None:
-        if self._turn:
-            self._queue.put(self._turn)
-            self._turn = []
-
-    # On the thread
-
-    def _write_for_ever(self) -> None:
-        while (taken := self._queue.get()) is not None:
-            if isinstance(taken, threading.Event):
-                taken.set()
-                continue
-            if self._is_broken and time.monotonic() < self._retry_at:
-                self._unwritten += len(taken)
-            else:
-                self._append(taken)
-            self._written += len(taken)
-        if self._file is not None:
-            os.close(self._file)
-
-    def _append(self, lines: list[Line]) -> None:
-        lost = self.lost
-        try:
-            missing = lost - self._told
-            gap = [Line(now_microseconds(), LACKS, "warning", {"lines_lost": missing})] if missing else []
-            self._put_lines([*gap, *lines])
-        except OSError as error:
-            if self._file is not None:
-                with contextlib.suppress(OSError):
-                    os.close(self._file)
-            self._file, self._retry_at = None, time.monotonic() + RETRY_SECONDS
-            self._unwritten += len(lines)
-            if not self._is_broken:
-                _log.warning(BROKEN, path=str(self._path), reason=error.strerror)
-            self._is_broken = True
+        """Writes what waits. Blocks for CLOSE_SECONDS at most, even if the disk hangs. Idempotent."""
+        if self._is_closed:
             return
+        is_written = self.flush()
+        self._is_closed = True
+        if is_written.wait(CLOSE_SECONDS):
+            self._writer.stop()
+            self._file.close()
+
+
+class _Writer(QueueListener):
+    """Takes lines from the queue, on a thread of its own."""
+
+    def handle(self, taken: Any) -> None:
+        if isinstance(taken, threading.Event):
+            taken.set()
+        else:
+            super().handle(logging.makeLogRecord({"line": taken}))
+
+
+class EventFile(RotatingFileHandler):
+    """The file that is written, and the older ones. dropped: how many lines could not wait."""
+
+    def __init__(
+        self, path: Path, identity: Mapping[str, str], bytes_max: int, names: Callable[[], Mapping[str, str]]
+    ) -> None:
+        super().__init__(path, maxBytes=max(1, bytes_max // FILES), backupCount=FILES - 1, delay=True)
+        self.namer = _spell_older
+        self.dropped = 0
+        self._unwritten = 0
+        self._told = 0
+        """How many of the lost lines a line in the file tells of."""
+        self._is_broken = False
+        self._retry_at = 0.0
+        self._identity = identity
+        self._names = names
+
+    @property
+    def lost(self) -> int:
+        return self.dropped + self._unwritten
+
+    def format(self, record: logging.LogRecord) -> str:
+        """It is asked twice: how long the line is, and for the line."""
+        if not record.msg:
+            record.msg = encode(record.line, self._identity)  # type: ignore[attr-defined]
+        return str(record.msg)
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802, the library calls it so
+        """As the library's, but for two calls of stat(2) with each line."""
+        return self.stream is not None and self.stream.tell() + len(self.format(record)) >= self.maxBytes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._is_broken and time.monotonic() < self._retry_at:
+            self._unwritten += 1
+            return
+        missing, unwritten = self.lost - self._told, self._unwritten
+        if missing:
+            gap = Line(time.time(), LACKS, "warning", {"lines_lost": missing})
+            record.msg = "\n".join((encode(gap, self._identity), self.format(record)))
+        super().emit(record)
+        if self._unwritten > unwritten:
+            return
+        self._told += missing
         if self._is_broken:
-            _log.warning("the event log goes on", lines_lost=lost - self._told)
-        self._is_broken, self._told = False, lost
+            self._is_broken = False
+            _log.warning("the event log goes on", lines_lost=missing)
 
-    def _put_lines(self, lines: list[Line]) -> None:
-        if self._file is None:
-            self._open()
-        batch = bytearray()
-        for line in lines:
-            encoded = encode(line, self._identity)
-            if self._size + len(batch) + len(encoded) > self._file_bytes_max:
-                self._put(batch)
-                batch.clear()
-                self._rotate()
-            batch += encoded
-        self._put(batch)
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the library calls it so
+        """Forgets the file: what its buffer holds would only fail again."""
+        self._unwritten += 1
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        if self.stream is not None:
+            with contextlib.suppress(OSError):
+                self.stream.close()
+            self.stream = None
+        if not self._is_broken:
+            _log.warning(
+                BROKEN,
+                path=self.baseFilename,
+                reason=getattr(sys.exception(), "strerror", None) or str(sys.exception()),
+            )
+        self._is_broken = True
 
-    def _open(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._file).st_size
-        if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
-            self._put(b"\n")  # a crash or a full disk has cut the last line
-        head = Line(now_microseconds(), "members", "debug", {"names": dict(self._names())})
-        self._put(encode(head, self._identity))
-
-    def _rotate(self) -> None:
-        assert self._file is not None
-        os.close(self._file)
-        self._file = None
-        for k in range(FILES - 1, 0, -1):
-            with contextlib.suppress(FileNotFoundError):
-                older_file(self._path, k - 1).replace(older_file(self._path, k))
-        self._open()
-
-    def _put(self, data: bytes | bytearray) -> None:
-        assert self._file is not None
-        written = 0
-        while written < len(data):
-            written += os.write(self._file, data[written:])
-        self._size += written
+    def _open(self) -> TextIO:  # type: ignore[override]
+        is_cut = _is_cut(self.baseFilename)
+        file = open(self.baseFilename, "a", encoding="ascii", opener=partial(os.open, mode=0o600))  # noqa: SIM115
+        head = Line(time.time(), "members", "debug", {"names": dict(self._names())})
+        file.write(("\n" if is_cut else "") + encode(head, self._identity) + "\n")
+        return file
 
 
-def now_microseconds() -> int:
-    return int(datetime.now(UTC).timestamp() * MICROSECONDS)
+def _is_cut(path: str) -> bool:
+    """Does the file end within a line, as after a crash or on a full disk?"""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+    return False
 
 
-def spell_time(microseconds: int) -> str:
-    """Unix time in microseconds as ISO 8601, UTC."""
-    seconds, rest = divmod(microseconds, MICROSECONDS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:06d}Z"
+def _spell_older(path: str) -> str:
+    """What the library calls events.jsonl.1 is events.1.jsonl."""
+    whole, _, age = path.rpartition(".")
+    return str(older_file(Path(whole), int(age)))
 
 
-def encode(line: Line, identity: Mapping[str, str]) -> bytes:
+def spell_time(at: float) -> str:
+    """Unix time as ISO 8601, UTC."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+
+
+def encode(line: Line, identity: Mapping[str, str]) -> str:
     facts = line.facts() if callable(line.facts) else line.facts
-    whole = {"time": spell_time(line.microseconds), "event": line.event, "level": line.level, **identity}
-    return json.dumps(whole | dict(facts), separators=(",", ":"), default=str).encode() + b"\n"
+    return _encode({"time": spell_time(line.at), "event": line.event, "level": line.level, **identity, **facts})
 
 
 def older_file(path: Path, age: int) -> Path:

@@ -1,6 +1,5 @@
 """Curves of bounded size: when one is full, each pair of neighbouring points is replaced by its mean."""
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,8 +8,6 @@ from seedflood.operations.eventlog import decode
 LOSS_POINTS_MAX = 600
 SPEED_POINTS_MAX = 300
 FIGURE_POINTS_MAX = 600
-FIGURES_MAX = 64
-"""The most figures of an algorithm that have a curve. The algorithm chooses their names."""
 
 SPEED_SECONDS = 1.0
 """Time between two samples of the speed."""
@@ -52,7 +49,7 @@ NO_FIGURES = {"time", "event", "level", "node", "run", "step", "rows", "texts"}
 
 
 class History:
-    """Curves of one node: losses and figures of evaluations by step, speed and figures of the algorithm by time."""
+    """Curves of one node: losses and figures of evaluations by step, speed by time."""
 
     def __init__(self) -> None:
         self.loss = Curve(LOSS_POINTS_MAX)
@@ -62,7 +59,6 @@ class History:
         """(step, how often the learning rate has been halved up to it), for each time; 0 where it only should have
         been."""
         self.figures: dict[str, Curve] = {}
-        self.algorithm_figures: dict[str, Curve] = {}
         self.speed = Curve(SPEED_POINTS_MAX)
         self._evaluated_step = -1
 
@@ -77,13 +73,6 @@ class History:
             for name, value in figures.items():
                 if value is not None:
                     self.figures.setdefault(name, Curve(FIGURE_POINTS_MAX)).add(step, value)
-
-    def described(self, at: float, figures: Mapping[str, float]) -> None:
-        """Adds figures of the algorithm. at: Unix time."""
-        for name, value in figures.items():
-            has_room = name in self.algorithm_figures or len(self.algorithm_figures) < FIGURES_MAX
-            if has_room and math.isfinite(value):
-                self.algorithm_figures.setdefault(name, Curve(SPEED_POINTS_MAX)).add(round(at, 3), value)
 
     def recall(self, lines: Iterable[bytes]) -> list[dict[str, Any]]:
         """Restores curves from the event log that earlier lives wrote. Returns its last events for people."""

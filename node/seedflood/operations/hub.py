@@ -6,7 +6,6 @@ driver did and tells the hub (`operations/seedflood/observer`). Durations are of
 Unix times are only told.
 """
 
-import asyncio
 import logging
 import time
 from collections import deque
@@ -17,7 +16,7 @@ from typing import Any
 import structlog
 
 from seedflood.config import Settings
-from seedflood.operations.eventlog import EventLog, Line, event_files, now_microseconds, read_lines, spell_time
+from seedflood.operations.eventlog import EventLog, Line, event_files, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
 from seedflood.operations.rise import Rise
 from seedflood.operations.subject import LastClose, Subject
@@ -56,7 +55,7 @@ class TelemetryHub:
     its updates can be traced; unready_reason, why a node with links may not be ready.
     """
 
-    def __init__(self, settings: Settings, origin: OriginId, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: Settings, origin: OriginId) -> None:
         self.settings = settings
         self.origin = origin
         self.subject = Subject()
@@ -90,14 +89,12 @@ class TelemetryHub:
         self._step: int | None = None
         self._stepped_at: float | None = None
         self._speed_at = 0.0
-        self._looked_at = 0.0
         self._log = EventLog(
             settings.node.state,
             node=settings.node.name,
             run=settings.run.shown_id(),
             bytes_max=LOG_BYTES_MAX,
             names=self.names,
-            call_soon=loop.call_soon,
         )
 
     @property
@@ -120,19 +117,19 @@ class TelemetryHub:
 
     def tell(self, event: str, level: str = "info", **facts: Any) -> None:
         _log.log(logging.getLevelNamesMapping()[level.upper()], event, **facts)
-        microseconds = self.write(event, level, facts)
+        at = self.write(event, level, facts)
         if level != "debug":
-            self.events.append({"time": spell_time(microseconds), "event": event, "level": level, **facts})
+            self.events.append({"time": spell_time(at), "event": event, "level": level, **facts})
 
     def noted(self, event: Event) -> None:
         self.tell(event.name, event.level, **event.facts)
 
-    def write(self, event: str, level: str, facts: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> int:
+    def write(self, event: str, level: str, facts: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> float:
         """Writes into the event log only. facts: if they are costly to make, a function that the log's thread calls.
-        Returns the time of the line, in microseconds of Unix time."""
-        line = Line(now_microseconds(), event, level, facts)
-        self._log.write(line)
-        return line.microseconds
+        Returns the time of the line, Unix time."""
+        at = time.time()
+        self._log.write(Line(at, event, level, facts))
+        return at
 
     # Links
 
@@ -232,13 +229,6 @@ class TelemetryHub:
             lasted = self._progress[-1][0] - self._progress[0][0]
             seconds = max(seconds, STANDSTILL_ROUNDS * lasted / (len(self._progress) - 1))
         return self.quiet_seconds() > seconds
-
-    def look(self) -> None:
-        """Adds the algorithm's figures to their curves, once a second at most."""
-        now = time.monotonic()
-        if now - self._looked_at >= SPEED_SECONDS:
-            self._looked_at = now
-            self.history.described(time.time(), self.subject.view().figures)
 
     # Small things
 

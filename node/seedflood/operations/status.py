@@ -48,7 +48,7 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     history   loss [[step, loss]] of training, loss_of_all: the same of all hosts, halvings [[step, how often the
               learning rate has been halved; 0 where hosts only warn]], figures {name: [[step, value]]} of evaluations,
               the most important first,
-              steps_per_second [[unix seconds, value]], algorithm {name: [[unix seconds, value]]} of its figures
+              steps_per_second [[unix seconds, value]]
     journal   bytes, records; bundles, closed_epochs: null if the algorithm has none
     events    the last events: [{time, level, event, ...}]
 """
@@ -175,7 +175,6 @@ def describe_line(hub: TelemetryHub | None) -> str:
 
 def describe(hub: TelemetryHub) -> dict[str, Any]:
     """The whole status."""
-    hub.look()
     subject, view, links = hub.subject, hub.subject.view(), hub.subject.link_states()
     reason, pulled = why_not_ready(hub), view.catching_up
     return {
@@ -366,7 +365,6 @@ def _history(hub: TelemetryHub) -> dict[str, Any]:
         "halvings": history.halvings,
         "figures": {name: curve.points() for name, curve in history.figures.items()},
         "steps_per_second": history.speed.points(),
-        "algorithm": {name: curve.points() for name, curve in history.algorithm_figures.items()},
     }
 
 

@@ -13,7 +13,7 @@ ADA, BOB = fingerprint(1), fingerprint(2)
 
 
 def line(number, event, **facts):
-    return encode(Line(1_000_000 * number, event, "debug", facts), {"node": "c", "run": "r"})
+    return encode(Line(float(number), event, "debug", facts), {"node": "c", "run": "r"}).encode() + b"\n"
 
 
 def kept(number, *steps, source="b", skipped=0):
