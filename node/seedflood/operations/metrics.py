@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
+from operator import attrgetter
 from typing import get_args
 
 from prometheus_client import ProcessCollector
@@ -31,24 +32,25 @@ REPUTATIONS_MAX = 256
 """The most hosts whose reputations are told: the lowest."""
 
 
-_OF_LINKS: tuple[tuple[str, str, Callable[[LinkState], float]], ...] = (
-    ("sent_bytes", "Bytes of frames sent to a neighbour.", lambda link: link.bytes_sent),
-    ("received_bytes", "Bytes of frames received from a neighbour.", lambda link: link.bytes_received),
-    ("sent_frames", "Frames sent to a neighbour.", lambda link: link.frames_sent),
-    ("received_frames", "Frames received from a neighbour.", lambda link: link.frames_received),
-    ("opened", "Links that were opened with a neighbour.", lambda link: link.links_opened),
-    ("lost", "Links with a neighbour that ended without a goodbye.", lambda link: link.links_lost),
+_OF_LINKS = (
+    ("sent_bytes", "bytes_sent", "Bytes of frames sent to a neighbour."),
+    ("received_bytes", "bytes_received", "Bytes of frames received from a neighbour."),
+    ("sent_frames", "frames_sent", "Frames sent to a neighbour."),
+    ("received_frames", "frames_received", "Frames received from a neighbour."),
+    ("opened", "links_opened", "Links that were opened with a neighbour."),
+    ("lost", "links_lost", "Links with a neighbour that ended without a goodbye."),
     (
         "muted_seconds",
+        "muted_seconds",
         "How long nothing was read from a neighbour because it had used up its budget.",
-        lambda link: link.muted_seconds,
     ),
     (
         "dropped_updates",
+        "updates_dropped",
         "Updates, or opaque messages, that were dropped because a neighbour reads too slowly.",
-        lambda link: link.updates_dropped,
     ),
 )
+"""Of each: how the metric is called, which attribute of a `LinkState` it is, and what it means."""
 
 
 def make_scrape(hub: TelemetryHub) -> Callable[[], bytes]:
@@ -166,7 +168,8 @@ def _links(links: list[LinkState]) -> Iterator[Metric]:
         "updates_received", "Updates that neighbours sent, duplicates included.", sum(x.updates_received for x in links)
     )
     linked = [link for link in links if link.origin is not None]
-    for name, text, count in _OF_LINKS:
+    for name, attribute, text in _OF_LINKS:
+        count = attrgetter(attribute)
         family = CounterMetricFamily(f"seedflood_link_{name}", text, labels=["peer"])
         for link in linked[:LINKS_MAX]:
             family.add_metric([link.peer], count(link))

@@ -75,8 +75,10 @@ class OperationsServer:
         """Starts to listen. Raises BindError if it cannot, JournalError if the state folder cannot be written."""
         node = self._hub.settings.node
         listening = listen_at(node.http, "[node] http")
-        is_guarded = is_loopback(node.http)
-        app = web.Application(middlewares=[_harden, _guard_host] if is_guarded else [_harden])
+        app = web.Application(middlewares=[_guard_path])
+        if is_loopback(node.http):
+            app.middlewares.append(_guard_host)
+        app.on_response_prepare.append(_protect)
         app.add_routes(
             [
                 web.get("/", self._page),
@@ -166,23 +168,18 @@ class OperationsServer:
             return _json(await asyncio.to_thread(wait_and_read))
 
 
-@web.middleware
-async def _harden(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Allows GET and HEAD only, and no endless paths. Adds headers that protect the page from other sites, to errors,
-    too."""
-    try:
-        if request.method not in ("GET", "HEAD"):
-            raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
-        if len(request.rel_url.raw_path) > PATH_CHARACTERS_MAX:
-            raise web.HTTPRequestURITooLong
-        response = await handler(request)
-    except web.HTTPException as error:
-        error.headers.update(HEADERS, **{"Cache-Control": "no-store"})
-        raise
+async def _protect(request: web.Request, response: web.StreamResponse) -> None:
+    """Adds headers that protect the page from other sites, to errors, too."""
     response.headers.update(HEADERS)
     # Browsers must revalidate the page's modules, so that old and new ones do not mix after an upgrade.
     response.headers["Cache-Control"] = "no-cache" if request.path.startswith("/static/") else "no-store"
-    return response
+
+
+@web.middleware
+async def _guard_path(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if len(request.rel_url.raw_path) > PATH_CHARACTERS_MAX:
+        raise web.HTTPRequestURITooLong
+    return await handler(request)
 
 
 @web.middleware
