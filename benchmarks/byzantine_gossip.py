@@ -26,10 +26,10 @@ from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.gasloc.matching import Edge, Lottery, edge_of, match, weight
 from seedflood.training.evaluation import evaluate
-from seedflood.training.gasloc.exchange import FreshDifference
+from seedflood.training.gasloc.exchange import Difference
 from seedflood.training.gasloc.flat import Layout
 from seedflood.training.gasloc.outer import Outer, OuterSettings, Term
-from seedflood.training.gasloc.reach import CLOSING
+from seedflood.training.gasloc.reach import WIDE
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.gasloc.trainer import NORM_FACTOR
 from seedflood.training.gasloc.worker import Worker, WorkerSettings
@@ -221,9 +221,9 @@ class Play:
         for place, offer in enumerate(offers):
             its = partners.get(place, ())
             degrees = {other: max(len(its), len(partners[other])) for other in its}
-            mixes.append([Term(weight(degrees[other]), FreshDifference(offer, arrivals[other])) for other in its])
+            mixes.append([Term(weight(degrees[other]), Difference(offer, arrivals[other])) for other in its])
         for host, terms in zip(hosts, mixes, strict=True):
-            host.outer.mix(terms, has_momentum=not is_closing, width=CLOSING if is_closing else 1.0)
+            host.outer.mix(terms, has_momentum=not is_closing, width=WIDE if is_closing else 1.0)
 
 
 def run(parts: Sequence[str] = ()) -> dict[str, Metric]:

@@ -17,11 +17,11 @@ from benchmarks.shell import Shell
 from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread, Result
 from seedflood.host.driver import Driver
-from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.host.gasloc.files import Incoming
 from seedflood.host.gasloc.work import Resumed, Trouble, Work
 from seedflood.identity import Identity, verify
 from seedflood.protocol.gasloc.node import GaslocNode
-from seedflood.protocol.gasloc.orders import Encode, Keep, Mix, Order
+from seedflood.protocol.gasloc.orders import Encode, Mix, Order
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message, Opaque
@@ -95,7 +95,7 @@ class GossipHost(Shell):
         incoming, snapshots = Incoming(folder / "incoming"), Snapshots(folder / "snapshots", 1)
         self.node = GaslocNode(rules, member, identity.sign, verify, incoming, habits)
         self._compute = ComputeThread()
-        work = Work(trainer, incoming, KeptParts(folder / "kept"), snapshots, rules.run_id)
+        work = Work(trainer, incoming, snapshots, rules.run_id)
         work.node = self.node
         self._orders = Compute(self.run, self.drive, work.begin, self._heard)
         self.driver = Driver(self.node, self._journal, self, self.put, self, self._loop.time)
@@ -156,10 +156,9 @@ class GossipHost(Shell):
             case Encode():
                 self._resident_before = _reset_peak()
                 self.notes.rounds.append(Round(self._loop.time()))
-            case Keep():
-                self._find_round(order.round).arrived_at = self._loop.time()
             case Mix():
                 self._mixing = order.round
+                self._find_round(order.round).arrived_at = self._loop.time()
         self._orders.put(order)
 
     # What the model did

@@ -2,7 +2,7 @@
 
 traffic   what may happen to its messages on links
 replica   a stand-in for a model: exact numbers, which are sent as bytes
-disk      checkpoints, kept parts and contents that arrive, beside the journal in memory
+disk      checkpoints, and contents that arrive, beside the journal in memory
 compute   carries out the orders of a node
 host      one node with its driver, disk and replica, over all its lives
 world     hosts and links together

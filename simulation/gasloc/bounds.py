@@ -4,6 +4,7 @@ from typing import Any
 
 from seedflood.host.driver import Driver
 from seedflood.protocol.gasloc.copies import LAST_PLACES, PLACES
+from seedflood.protocol.gasloc.statement import REFUSED_MAX
 from simulation import bounds
 from simulation.bounds import SWARM_BOUNDS, Bound, fixed, linked, origins
 
@@ -16,29 +17,21 @@ def _transfers(node: Any) -> int:
     return origins(node) + PLACES + LAST_PLACES
 
 
-def _rounds(node: Any) -> int:
-    """Pairs with one partner that no checkpoint contains: all of the run, if no checkpoint can be written."""
-    most: int = node.rules.rounds
-    return most
-
-
 BOUNDS: dict[str, Bound] = {
     **SWARM_BOUNDS,
-    "Account.entries": _rounds,
-    "Agreement._sought": lambda node: node.rules.clients,
     "Backlog.records": origins,
     "Carrier._asks": _transfers,
     "Carrier._receiving": _transfers,
     "Carrier._sending": _transfers,
-    "Choice._most": origins,
+    "Choice._lost": origins,
     "Choice._until": origins,
+    "Choice.refused": fixed(REFUSED_MAX),
     "Conversation._furthest": lambda node: 2 * origins(node),
     "Conversation.progress": linked,
     "Exchange._offers": linked,
     "Exchange._pairings": origins,
     "Fetch._tried": origins,
     "Gasloc.shown": fixed(FIGURES_MAX),
-    "Ledger._accounts": origins,
     "Pace._heard": origins,
     "Pace.throughput": origins,
     "Pace.slow": origins,

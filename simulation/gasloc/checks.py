@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from seedflood.protocol.gasloc.phase import Phase
 from simulation import checks
 from simulation.gasloc.host import DRIFT, GaslocHost
-from simulation.gasloc.replica import NUMBER_MAX, minus, plus, square
+from simulation.gasloc.replica import NUMBER_MAX, Values, minus, plus, square
+
+NOTHING: Values = (Fraction(0),) * len(DRIFT)
+
+STRAY_REACHES = 2
+"""A liar pulls a partner by half of its reach in a round, and by up to four times that in closing ones."""
 
 KEPT_OUT_SECONDS = 300.0
 """Of a few donors and places each may be held by a liar in turn, for half a minute."""
@@ -16,26 +22,50 @@ find_mistakes = checks.find_mistakes
 
 def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
     """Broken promises of hosts that have healed and finished."""
-    violations = [*find_mistakes(hosts), *_find_leftovers(hosts), *_find_unbalanced(hosts)]
-    violations += [*_find_unequal(hosts), *_find_huge(hosts)]
-    if is_mean_exact(hosts) is False:
-        violations.append("the mean of all replicas has moved")
+    violations = [*find_mistakes(hosts), *_find_unbalanced(hosts)]
+    violations += [*_find_unequal(hosts), *_find_huge(hosts), *_find_strayed(hosts)]
+    movement = find_movement(hosts)
+    if movement is not None and movement.total != movement.explained:
+        violations.append("the mean of all replicas has moved by more than pairs that mixed at one end alone")
     return violations
 
 
-def is_mean_exact(hosts: Sequence[GaslocHost]) -> bool | None:
-    """Is the sum of all replicas, before all took one of them, equal to the sum of the base models and of all local
-    steps in them? None where this is not promised: momentum moves the sum, and so do a copy, which counts one replica
-    twice, a lost disk, a liar, and a host that was removed."""
+class Movement(NamedTuple):
+    """How far the sum of all replicas has moved. pairs: how many mixed at one end alone. explained: by these."""
+
+    total: Values
+    pairs: int
+    explained: Values
+
+
+def find_movement(hosts: Sequence[GaslocHost]) -> Movement | None:
+    """What differs between the sum of all replicas, before all took one of them, and the sum of the base models and of
+    all local steps in them. None where nothing is promised of it: momentum moves the sum, and so do a copy, which
+    counts one replica twice, a lost disk, a liar, and a host that was removed."""
     is_promised = not (hosts[0].rules.gamma or hosts[0].chronicle.liars or hosts[0].gate().former)
     if not is_promised or any(host.replaced_before for host in hosts):
         return None
-    found = expected = (Fraction(0),) * len(DRIFT)
+    total = explained = NOTHING
     for host in hosts:
         values, steps = host.replica.last
-        found = plus(found, values)
-        expected = plus(expected, plus(host.base, tuple(steps * one for one in DRIFT)))
-    return found == expected
+        learned = plus(host.base, tuple(steps * one for one in DRIFT))
+        total = plus(total, minus(values, learned))
+    lonely = [half.part for half in _halves(hosts) if half.counterpart is None]
+    for part in lonely:
+        explained = plus(explained, part)
+    return Movement(total, len(lonely), explained)
+
+
+def mean_moved(hosts: Sequence[GaslocHost]) -> float | None:
+    """How far the mean has moved, as a share of how far base models were from their mean; None: see `find_movement`."""
+    movement = find_movement(hosts)
+    if movement is None:
+        return None
+    count = len(hosts)
+    mean = tuple(sum(values, Fraction(0)) / count for values in zip(*(host.base for host in hosts), strict=True))
+    apart = sum(square(minus(host.base, mean)) for host in hosts) / count
+    moved = square(movement.total) / count**2
+    return float(moved / apart) ** 0.5 if apart else 0.0
 
 
 def find_distance(hosts: Sequence[GaslocHost]) -> float | None:
@@ -72,20 +102,36 @@ def find_kept_out(host: GaslocHost) -> str | None:
     return None
 
 
-def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:
-    """Pairs of which one end has added another amount than the other has taken away. A pair mixes together or not at
-    all. This is not promised for pairs with a replica that was replaced since, or with a liar."""
+class Half(NamedTuple):
+    """What one end of a pair has added in a round. counterpart: what the other end has, None: nothing."""
+
+    host: GaslocHost
+    other: GaslocHost
+    round: int
+    part: Values
+    counterpart: Values | None
+
+
+def _halves(hosts: Sequence[GaslocHost]) -> Iterator[Half]:
+    """Of pairs of these hosts. Not of those with a replica that was replaced since."""
     by_origin = {host.origin: host for host in hosts}
     for host in hosts:
         for (round_, origin), part in sorted(host.replica.mixed.items()):
             other = by_origin.get(origin)
-            if other is None or round_ < other.replaced_before:
-                continue
-            theirs = other.replica.mixed.get((round_, host.origin))
-            if theirs is None:
-                yield f"{host.name} has mixed round {round_} with {other.name}, which has not"
-            elif any(a + b for a, b in zip(part, theirs, strict=True)):
-                yield f"{host.name} and {other.name} have mixed different things in round {round_}"
+            if other is not None and round_ >= other.replaced_before:
+                yield Half(host, other, round_, part, other.replica.mixed.get((round_, host.origin)))
+
+
+def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:
+    """Pairs of which one end has added another amount than the other has taken away, or of which one end mixed alone
+    without a reason: the other one gave up waiting, or was started again."""
+    for host, other, round_, part, theirs in _halves(hosts):
+        pair = (round_, host.origin)
+        has_reason = pair in other.skipped or pair in other.lost or round_ in other.died_in
+        if theirs is None and not has_reason:
+            yield f"{host.name} has mixed round {round_} with {other.name}, which has not"
+        elif theirs is not None and any(a + b for a, b in zip(part, theirs, strict=True)):
+            yield f"{host.name} and {other.name} have mixed different things in round {round_}"
 
 
 def _find_unequal(hosts: Sequence[GaslocHost]) -> Iterator[str]:
@@ -103,11 +149,11 @@ def _find_huge(hosts: Sequence[GaslocHost]) -> Iterator[str]:
             yield f"{host.name} ends with numbers that nobody can have learned"
 
 
-def _find_leftovers(hosts: Sequence[GaslocHost]) -> Iterator[str]:
-    honest = {host.origin for host in hosts}
+def _find_strayed(hosts: Sequence[GaslocHost]) -> Iterator[str]:
+    """Hosts that end further from what honest hosts have learned than liars can have pulled them in all rounds. With
+    momentum nothing bounds that."""
+    rules, reach = hosts[0].rules, hosts[0].replica.reach
+    farthest = (1 + STRAY_REACHES * rules.rounds) * reach
     for host in hosts:
-        doubts = [entry.round for origin, entry in host.ledger.doubts() if origin in honest]
-        if doubts:
-            yield f"{host.name} ends in doubt of round {doubts[0]}"
-        if not doubts and any(origin in honest for _, origin in host.journal.kept):
-            yield f"{host.name} ends with parts that nobody needs"
+        if not rules.gamma and max(map(abs, host.replica.values)) > farthest:
+            yield f"{host.name} ends far from what honest hosts have learned"

@@ -10,13 +10,9 @@ from seedflood.protocol.gasloc.orders import (
     Adopt,
     Adopted,
     Checkpointed,
-    Correct,
-    Drop,
     Encode,
     Encoded,
-    Keep,
     KeepCheckpoint,
-    KeptPart,
     Mix,
     OpenCopy,
     Opened,
@@ -25,14 +21,14 @@ from seedflood.protocol.gasloc.orders import (
     Ready,
     Restore,
     Restored,
+    RoundMixed,
     Stepped,
     Take,
     TakeLocalSteps,
     Taken,
 )
-from seedflood.protocol.origin import OriginId
 from simulation.gasloc.disk import Checkpoint, MemorySink
-from simulation.gasloc.replica import Bytes, Pair, Replica, Values, digest_of, read, spell
+from simulation.gasloc.replica import WIDE, Bytes, Replica, Values, digest_of, read, spell
 
 if TYPE_CHECKING:
     from simulation.gasloc.host import GaslocHost
@@ -58,25 +54,18 @@ class Compute:
             case TakeLocalSteps():
                 self._take_steps(order.count)
             case Restore():
-                needed = self._host.node.needed()
-                self._later(DISK_SECONDS, lambda: self._restore(needed))
+                self._later(DISK_SECONDS, self._restore)
             case Encode():
                 self._later(COMPUTE_SECONDS, lambda: self._encode(order.round))
             case Mix():
                 self._order_mix(order)
-            case Correct():
-                self._later(COMPUTE_SECONDS, lambda: self._pull(order.round, order.partner, order.weight))
             case Publish():
                 self._later(COMPUTE_SECONDS, self._publish)
             case _:
                 self._put_to_disk(order)
 
-    def _put_to_disk(self, order: Keep | Drop | KeepCheckpoint | OpenCopy | Adopt | Take) -> None:
+    def _put_to_disk(self, order: KeepCheckpoint | OpenCopy | Adopt | Take) -> None:
         match order:
-            case Keep():
-                self._later(DISK_SECONDS, lambda: self._keep(order))
-            case Drop():
-                self._later(COMPUTE_SECONDS, lambda: self._disk.drop_part((order.round, order.partner)))
             case KeepCheckpoint():
                 self._later(DISK_SECONDS, lambda: self._keep_checkpoint(order))
             case OpenCopy():
@@ -91,15 +80,13 @@ class Compute:
 
     # To begin
 
-    def _restore(self, needed: set[Pair]) -> None:
+    def _restore(self) -> None:
         host, disk = self._host, self._disk
-        disk.drop_other_parts(needed)
         newest = disk.checkpoints[-1] if disk.checkpoints else None
         if newest is not None:
-            self.replica.restore(newest.data, is_closing=self._host.rules.is_closing(newest.round - 1))
+            self.replica.restore(newest.data)
             self.replica.mixed, self.replica.own = dict(newest.mixed), newest.own
-        serial, round_ = (newest.serial, newest.round) if newest is not None else (0, 0)
-        host.driver.answered(Restored(serial, round_))
+        host.driver.answered(Restored(newest.round if newest is not None else None))
 
     # Rounds
 
@@ -126,40 +113,27 @@ class Compute:
         host.driver.answered(Encoded(content))
         host.exchange_began()
 
-    def _keep(self, order: Keep) -> None:
-        host, pair = self._host, (order.round, order.partner)
-        data = self._disk.close(_memory(order.sink))
-        is_right = digest_of(data) == order.digest
-        if is_right:
-            try:
-                difference = self.replica.difference(read(data, len(self.replica.values)))
-                self._disk.keep_part(pair, difference)
-            except UNFIT:
-                is_right = False
-            except DiskFullError:
-                return  # nobody hears of it, and the round ends without the partner
-        if is_right:
-            host.took(order.partner, digest_of(data))
-        host.driver.answered(KeptPart(*pair, order.digest, is_right))
-
     def _order_mix(self, order: Mix) -> None:
         left = list(self._disk.incoming)
         self._host.exchange_ended(order.round)
+        self._later(COMPUTE_SECONDS, lambda: self._mix(order, left))
 
-        def mix() -> None:
-            for partner, weight in order.partners:
-                self._pull(order.round, partner, weight)
-            self.replica.finish(has_momentum=order.has_momentum)
-            self._disk.remove(left)
+    def _mix(self, order: Mix, left: list[str]) -> None:
+        host, refused = self._host, []
+        for share in order.partners:
+            values = self._read(share.sink, share.digest)
+            if values is None:
+                host.refused(share.partner)
+                refused.append(share.partner)
+            else:
+                host.took(share.partner, digest_of(_memory(share.sink).data))
+                self.replica.pull((order.round, share.partner), share.weight, values, self._width(order.round))
+        self.replica.finish(has_momentum=order.has_momentum)
+        self._disk.remove(left)
+        host.driver.answered(RoundMixed(tuple(refused)))
 
-        self._later(COMPUTE_SECONDS, mix)
-
-    def _pull(self, round_: int, partner: OriginId, weight: float) -> None:
-        difference = self._disk.kept.get((round_, partner))
-        if difference is None:
-            self._host.mistakes.append(f"lost what it had kept of round {round_}")
-            return
-        self.replica.pull((round_, partner), weight, difference)
+    def _width(self, round_: int) -> int:
+        return WIDE if self._host.rules.is_closing(round_) else 1
 
     # The end
 
@@ -168,15 +142,17 @@ class Compute:
         host.driver.answered(Ready(content))
 
     def _take(self, order: Take) -> None:
-        host, content = self._host, None
+        host = self._host
         values = self._read(order.sink, order.digest)
-        if values is not None:
-            host.took(order.giver, order.digest)
-            self.replica.take(values)
-            content = self._content()
-        else:
+        if values is None:
             host.refused(order.giver)
-        host.driver.answered(Taken(content))
+            host.driver.answered(Taken(None))
+        elif order.is_backed or self.replica.is_near(values):
+            host.took(order.giver, digest_of(_memory(order.sink).data))
+            self.replica.take(values)
+            host.driver.answered(Taken(self._content()))
+        else:
+            host.driver.answered(Taken(None, is_far=True))
 
     def _content(self) -> Bytes:
         content = Bytes(spell(self.replica.values, self._host.padding))
@@ -204,11 +180,11 @@ class Compute:
         host.check_checkpoint(order.round)
         host.wrote(digest_of(data))  # also if it is killed while it saves: what it saved is there
         try:
-            self._disk.save(Checkpoint(order.serial, order.round, data, dict(replica.mixed), replica.own))
+            self._disk.save(Checkpoint(order.round, data, dict(replica.mixed), replica.own))
         except DiskFullError:
-            host.driver.answered(Checkpointed(order.serial, is_written=False))  # the one before it stays
+            host.driver.answered(Checkpointed(order.round, is_written=False))  # the one before it stays
             return
-        host.driver.answered(Checkpointed(order.serial))
+        host.driver.answered(Checkpointed(order.round))
 
     def _open_copy(self, order: OpenCopy) -> None:
         host, checkpoints = self._host, self._disk.checkpoints
@@ -222,8 +198,7 @@ class Compute:
         is_right = digest_of(data) == order.digest
         if is_right:
             try:
-                fetch = host.node.gasloc.fetch
-                self.replica.restore(data, is_closing=host.rules.is_closing(fetch.round - 1))
+                self.replica.restore(data)
             except UNFIT:
                 is_right = False
         if is_right:

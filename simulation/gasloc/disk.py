@@ -1,11 +1,11 @@
-"""The disk of a host beside its journal: checkpoints, parts of pairs, and contents that arrive.
+"""The disk of a host beside its journal: checkpoints, and contents that arrive.
 
-Files of the first two kinds are written atomically and durably (`durable`). A file of a content grows as chunks arrive,
-and goes with the process.
+Checkpoints are written atomically and durably (`durable`). A file of a content grows as chunks arrive, and goes with
+the process.
 """
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 from weakref import WeakValueDictionary
@@ -23,7 +23,6 @@ CHECKPOINTS_KEPT = 2
 class Checkpoint:
     """A checkpoint. round: the one with which to resume. mixed, own: of the replica, for the checks."""
 
-    serial: int
     round: int
     data: bytes
     mixed: dict[Pair, Values]
@@ -53,7 +52,6 @@ class ReplicaDisk(MemoryJournal):
     def __init__(self, owner: Owner, size_max: int) -> None:
         super().__init__(owner)
         self.checkpoints: list[Checkpoint] = []
-        self.kept: dict[Pair, Values] = {}
         self.incoming: dict[str, bytearray] = {}
         self._open: WeakValueDictionary[str, MemorySink] = WeakValueDictionary()
         """Sinks that are still in use."""
@@ -86,22 +84,13 @@ class ReplicaDisk(MemoryJournal):
         for name in names:
             self.incoming.pop(name, None)
 
-    # Parts and checkpoints
-
-    def keep_part(self, pair: Pair, difference: Values) -> None:
-        self.begin_file()
-        self.kept[pair] = difference
-
-    def drop_part(self, pair: Pair) -> None:
-        self._owner.writing()
-        self.kept.pop(pair, None)
-
-    def drop_other_parts(self, needed: Collection[Pair]) -> None:
-        self.kept = {pair: part for pair, part in self.kept.items() if pair in needed}
+    # Checkpoints
 
     def save(self, checkpoint: Checkpoint) -> None:
+        """In place of another one for the same round."""
         self.begin_file()
-        self.checkpoints = sorted([*self.checkpoints, checkpoint], key=lambda one: one.serial)[-CHECKPOINTS_KEPT:]
+        others = [one for one in self.checkpoints if one.round != checkpoint.round]
+        self.checkpoints = sorted([*others, checkpoint], key=lambda one: one.round)[-CHECKPOINTS_KEPT:]
         self._owner.writing()
 
     # What happens to disks

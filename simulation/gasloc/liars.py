@@ -18,10 +18,8 @@ from seedflood.protocol.gasloc.messages import (
     Accept,
     Chunk,
     Decline,
-    Kept,
     Kind,
     Offer,
-    Outcome,
     Progress,
     Reason,
     Saying,
@@ -29,12 +27,12 @@ from seedflood.protocol.gasloc.messages import (
     decode,
     encode,
 )
-from seedflood.protocol.gasloc.statement import Result, stated
+from seedflood.protocol.gasloc.statement import REFUSED_MAX, Result, stated
 from seedflood.protocol.gasloc.transfer import Content
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.messages import Message, Opaque
+from seedflood.protocol.swarm.messages import Member, Members, Message, Opaque
 from simulation.gasloc.host import DRIFT, GaslocHost
-from simulation.gasloc.replica import Bytes, spell
+from simulation.gasloc.replica import WIDE, Bytes, Values, spell
 from simulation.gasloc.world import GaslocWorld
 from simulation.work import Pace
 
@@ -50,6 +48,8 @@ CRAWL_SECONDS = 50.0
 """How long a crawling host takes for a round: not so long that it would be taken for a silent one."""
 STILL_SECONDS = 1e9
 """That of one which never comes to the end of a round."""
+FAR = 2**40
+"""How many times its reach a replica is away that nobody may end with."""
 HUGE = 10**40
 """A number that no honest host has, and whose square overflows a float32."""
 
@@ -70,6 +70,7 @@ class Liar:
         self.last_round = self.rng.randint(0, self.rounds)
         """Until then it trains like the others, if it stays behind at all."""
         self._changes = {kind: CHANGES[kind] for kind in kinds if kind in CHANGES}
+        self._is_two_faced = TWO_FACED in kinds
         self._inventions = {kind: INVENTIONS[kind] for kind in kinds if kind in INVENTIONS}
         self._send = host.send
         host.send = self._speak  # type: ignore[method-assign]
@@ -100,7 +101,24 @@ class Liar:
 
     def _speak(self, peer: OriginId, messages: Sequence[Message]) -> None:
         said = [self._change(one) if isinstance(one, Opaque) else one for one in messages]
+        if self._is_two_faced and peer % 2:
+            said = [self._turn(one) if isinstance(one, Members) else one for one in said]
         self._send(peer, [one for one in said if one is not None])
+
+    def _turn(self, told: Members) -> Members:
+        """Its own statement, of the same age, with another replica than others hear of."""
+        return Members(tuple(self._contradict(one) if one.origin == self.host.origin else one for one in told.members))
+
+    def _contradict(self, member: Member) -> Member:
+        membership = self.host.node.membership
+        words = membership.words()
+        found = [one for word in words if (one := stated(word).result) is not None]
+        if not found or stated(member).result is None:
+            return member
+        self._told["lie_two_faced"] += 1
+        other = replace(stated(member), result=self.rng.choice(found), refused=())
+        unsigned = replace(member, algorithm=other.packed(), signature=b"")
+        return replace(unsigned, signature=self.host.sign(unsigned.signed_bytes(self.world.rules.run_id)))
 
     def _change(self, message: Opaque) -> Opaque | None:
         saying: Saying | None
@@ -140,13 +158,45 @@ class Liar:
         self._moves_at = now + NIBBLE_SECONDS if may else self._moves_at
         return may
 
+    @property
+    def is_at_the_end(self) -> bool:
+        gasloc = self.host.node.gasloc
+        return gasloc.round >= self.rounds
+
+    def hold(self, author: OriginId, values: Values) -> None:
+        """States these numbers at the end, as if that host had made them, and gives them to whoever asks."""
+        content = Bytes(spell(values, self.host.padding))
+        self.host.wrote(content.digest)
+        self.state(Result(author, content.digest), content)
+
+    def hold_at_the_end(self, make: Callable[[], Values]) -> None:
+        """The same with its own name, from its first word on."""
+        gasloc = self.host.node.gasloc
+        agreement = gasloc.agreement
+
+        def published(content: Content) -> None:
+            agreement.is_publishing = False
+            self.hold(self.host.origin, make())
+
+        agreement.published = published  # type: ignore[method-assign]
+        if self.is_at_the_end:
+            self.hold(self.host.origin, make())
+
+    def state(self, result: Result, content: Content) -> None:
+        gasloc = self.host.node.gasloc
+        self.host.wrote(content.digest)
+        if gasloc.agreement.choice.ours != result:
+            gasloc.agreement.choice.ours = result
+            gasloc.serve.publish(content, self.rounds)
+        self.host.driver.do(gasloc.compare)
+
     def noise(self, count: int = 32) -> bytes:
         return self.rng.randbytes(count)
 
 
 def _withhold(liar: Liar, saying: Saying) -> Saying | None:
-    """Withholds parameters, or messages that others wait for."""
-    return None if isinstance(saying, Chunk | Kept | Outcome) else saying
+    """Withholds parameters, or does not say that it has what it was sent."""
+    return None if isinstance(saying, Chunk | Accept) else saying
 
 
 def _forge(liar: Liar, saying: Saying) -> Saying:
@@ -163,11 +213,6 @@ def _resize(liar: Liar, saying: Saying) -> Saying:
 def _equivocate(liar: Liar, saying: Saying) -> Saying:
     """Offers something else than before, for the same round."""
     return replace(saying, digest=liar.noise()) if isinstance(saying, Offer) else saying
-
-
-def _deny(liar: Liar, saying: Saying) -> Saying:
-    """Sends the opposite of the decision in its journal."""
-    return Outcome(saying.round, not saying.is_mixed) if isinstance(saying, Outcome) else saying
 
 
 def _boast(liar: Liar, saying: Saying) -> Saying:
@@ -217,8 +262,6 @@ def _claim(liar: Liar) -> list[bytes]:
     """Messages about pairs and rounds in which it has no part."""
     round_, digest = liar.rng.randint(0, liar.rounds), liar.noise()
     sayings: list[Saying] = [
-        Outcome(round_, liar.rng.random() < 0.5),
-        Kept(round_, digest),
         Decline(Kind.ROUND, round_, liar.rng.choice(list(Reason)), round_),
         Accept(digest, liar.rng.randint(0, 1 << 20)),
     ]
@@ -250,6 +293,60 @@ def _promise(liar: Liar) -> list[bytes]:
     gasloc.agreement.choice.ours = Result(liar.host.origin, liar.noise())
     gasloc.serve.withdraw()
     liar.host.driver.do(gasloc.compare)
+    return []
+
+
+def _stray(liar: Liar) -> list[bytes]:
+    """States a replica of its own that nobody else is near to, and gives it to whoever asks."""
+    far = Fraction(liar.host.replica.reach * FAR)
+    liar.hold_at_the_end(lambda: (far,) * len(DRIFT))
+    return []
+
+
+def _straddle(liar: Liar) -> list[bytes]:
+    """The same, with one that half of the honest hosts are near to."""
+
+    def halfway() -> Values:
+        honest = [host.replica.values for host in liar.world.honest if host.is_up] or [liar.host.replica.values]
+        lows = sorted(low for low, _ in honest)
+        return lows[len(lows) // 2] - WIDE * liar.host.replica.reach, honest[0][1]
+
+    liar.hold_at_the_end(halfway)
+    return []
+
+
+def _conspire(liar: Liar) -> list[bytes]:
+    """Vouches for what another liar states, and passes it on."""
+    liars = liar.world.chronicle.liars - {liar.host.origin}
+    others = [host for host in liar.world.hosts if host.origin in liars and host.is_up]
+    nodes = [host.node.gasloc for host in others]
+    pairs = [(gasloc.agreement.choice.ours, gasloc.serve._final) for gasloc in nodes]
+    found = [(one, content) for one, content in pairs if one and content]
+    if liar.is_at_the_end and found:
+        result, (content, _) = liar.rng.choice(found)
+        if content.digest == result.digest:
+            liar.state(result, content)
+    return []
+
+
+def _snub(liar: Liar) -> list[bytes]:
+    """Refuses the replicas of honest hosts, and holds to its own."""
+    gasloc = liar.host.node.gasloc
+    choice = gasloc.agreement.choice
+    if liar.is_at_the_end:
+        choice.refused = [host.origin for host in liar.world.honest][:REFUSED_MAX]
+        liar.hold(liar.host.origin, liar.host.replica.values)
+    return []
+
+
+def _waver(liar: Liar) -> list[bytes]:
+    """States now this, now that of the replicas that others state."""
+    node = liar.host.node
+    found = [one for word in node.membership.words() if (one := stated(word).result) is not None]
+    if liar.is_at_the_end and found:
+        gasloc = node.gasloc
+        gasloc.agreement.choice.ours = liar.rng.choice(found)
+        liar.host.driver.do(node.gasloc.compare)
     return []
 
 
@@ -315,7 +412,6 @@ CHANGES: dict[str, Callable[[Liar, Saying], Saying | None]] = {
     "forge": _forge,
     "resize": _resize,
     "equivocate": _equivocate,
-    "deny": _deny,
     "boast": _boast,
     "dribble": _dribble,
     "reuse": _reuse,
@@ -325,6 +421,11 @@ INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
     "offer": _offer,
     "mislead": _mislead,
     "promise": _promise,
+    "stray": _stray,
+    "straddle": _straddle,
+    "conspire": _conspire,
+    "snub": _snub,
+    "waver": _waver,
     "nibble": _nibble,
     "beg": _beg,
     "babble": _babble,
@@ -335,7 +436,9 @@ INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
 }
 THOROUGH = {"dribble", "reuse"}
 """Changes that are made whenever they can be."""
-KINDS = sorted({*CHANGES, *INVENTIONS})
+TWO_FACED = "two_faced"
+"""Signs two statements of one age, and tells each neighbour one of them."""
+KINDS = sorted({*CHANGES, *INVENTIONS, TWO_FACED})
 
 
 def let_lie(

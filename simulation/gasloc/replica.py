@@ -25,6 +25,9 @@ DENOMINATOR_MAX = 10**6
 NUMBER_MAX = 2**100
 """No replica of an honest host comes near it."""
 
+WIDE = 4
+"""In closing rounds replicas may be so many times our reach apart, and so may the one with which we end."""
+
 
 class Bytes(Content):
     """A content: bytes in memory, named by their hash."""
@@ -90,13 +93,15 @@ def square(values: Values) -> Fraction:
 
 @dataclass
 class Replica:
-    """drift: what a local step adds. steps: how many local steps are in it. offered: the parameters of the round, while
-    they are exchanged. previous: those of the round before, for momentum. mixed: what each pair has added to it.
-    before_closing: what it was then. own: what it was before it took the one with which all end."""
+    """drift: what a local step adds. reach: how far a partner's numbers may be from ours; further apart are no two
+    honest hosts. steps: how many local steps are in it. offered: the parameters of the round, while they are exchanged.
+    previous: those of the round before, for momentum. mixed: what each pair has added to it. before_closing: what it
+    was then. own: what it was before it took the one with which all end."""
 
     rules: GaslocRules
     values: Values
     drift: Values
+    reach: int
     steps: int = 0
     offered: Values | None = None
     previous: Values | None = None
@@ -114,14 +119,24 @@ class Replica:
         self.offered = self.values
         return self.offered
 
-    def difference(self, theirs: Values) -> Values:
-        assert self.offered is not None, "nothing was offered"
-        return minus(self.offered, theirs)
+    @property
+    def is_bounded(self) -> bool:
+        """Does our reach bound anything? Momentum pulls honest replicas further apart."""
+        return not self.rules.gamma
 
-    def pull(self, pair: Pair, weight: float, difference: Values) -> None:
-        """Adds the part of one pair. Raises ValueError if it is in the replica already."""
+    def is_near(self, values: Values) -> bool:
+        """Do we vouch for these?"""
+        return not self.is_bounded or max(map(abs, minus(self.values, values))) <= WIDE * self.reach
+
+    def pull(self, pair: Pair, weight: float, theirs: Values, width: int) -> None:
+        """Adds the part of one pair. width: how many times our reach the partner's numbers may be away. Raises
+        ValueError if it is in the replica already."""
+        assert self.offered is not None, "nothing was offered"
         if pair in self.mixed:
             raise ValueError(f"mixed round {pair[0]} twice with one partner")
+        difference, limit = minus(self.offered, theirs), Fraction(width * self.reach)
+        if self.is_bounded:
+            difference = tuple(min(max(one, -limit), limit) for one in difference)
         scale = -_exact(weight)
         part = self.mixed[pair] = tuple(scale * one for one in difference)
         self.values = plus(self.values, part)
@@ -154,32 +169,23 @@ class Replica:
 
     def save(self, padding: int = 0) -> bytes:
         """All of it as bytes, except `mixed`, which a real replica does not have."""
-        facts = {
-            "steps": self.steps,
-            "values": _words(self.values),
-            "offered": _words(self.offered),
-            "previous": _words(self.previous),
-        }
+        assert self.offered is None, "a checkpoint holds whole rounds"
+        facts = {"steps": self.steps, "values": _words(self.values), "previous": _words(self.previous)}
         return json.dumps(facts).encode() + b" " * padding
 
-    def restore(self, data: bytes, *, is_closing: bool = False) -> None:
-        """Resumes from a checkpoint of any host. If it was made during an exchange, that round ends without partners.
-        is_closing: of that round. Raises ValueError, KeyError or TypeError, and changes nothing, if it is not a
-        replica."""
+    def restore(self, data: bytes) -> None:
+        """Resumes from a checkpoint of any host. Raises ValueError, KeyError or TypeError, and changes nothing, if it
+        is not a replica."""
         facts = json.loads(data)
-        values, offered, previous = (_numbers(facts[name]) for name in ("values", "offered", "previous"))
+        values, previous = (_numbers(facts[name]) for name in ("values", "previous"))
         steps = int(facts["steps"])
-        if values is None or any(
-            one is not None and len(one) != len(self.values) for one in (values, offered, previous)
-        ):
+        if values is None or any(one is not None and len(one) != len(self.values) for one in (values, previous)):
             raise ValueError("a replica of another size")
-        for one in filter(None, (values, offered, previous)):
+        for one in filter(None, (values, previous)):
             check_size(one)
-        self.values, self.offered, self.previous, self.steps = values, offered, previous, steps
+        self.values, self.offered, self.previous, self.steps = values, None, previous, steps
         self.mixed = {}
         self.before_closing = self.own = None
-        if offered is not None:
-            self.finish(has_momentum=not is_closing)
 
 
 def _exact(number: float) -> Fraction:

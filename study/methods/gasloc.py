@@ -15,7 +15,7 @@ import torch
 
 from seedflood.protocol.gasloc.matching import Lottery, edge_of, match, weight
 from seedflood.training.causal import CausalModel
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing
+from seedflood.training.gasloc.exchange import Arrival, Difference, Outgoing
 from seedflood.training.gasloc.flat import FlatModel
 from seedflood.training.gasloc.outer import Outer, OuterSettings, Term
 from seedflood.training.gasloc.schedule import Schedule
@@ -136,10 +136,7 @@ def gossip(outers: Sequence[Outer], partners: Sequence[Sequence[int]]) -> int:
     offers = [outer.propose() for outer in outers]
     arrivals = [arrived(offer) for offer in offers]
     pulls = [
-        [
-            Term(weight(max(len(others), len(partners[other]))), FreshDifference(offer, arrivals[other]))
-            for other in others
-        ]
+        [Term(weight(max(len(others), len(partners[other]))), Difference(offer, arrivals[other])) for other in others]
         for offer, others in zip(offers, partners, strict=True)
     ]
     for outer, its in zip(outers, pulls, strict=True):

@@ -14,6 +14,7 @@ from seedflood.embedded import grammar
 from seedflood.errors import ModelError
 from seedflood.host.places import JOURNAL_FILE, SNAPSHOTS_FOLDER
 from seedflood.host.results import Results
+from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.training.gasloc.trainer import Trainer
 
 RUN = {
@@ -99,6 +100,25 @@ async def test_a_ring_learns_from_scratch_and_its_replicas_stay_together(cluster
     assert [result["equal_replicas"] for result in results] == [4] * 4
 
 
+async def test_a_host_that_lies_at_the_end_and_comes_first_in_the_draw_is_not_followed(cluster):
+    await cluster.ring(4, {"matching": "one"})
+    daemons = list(cluster.daemons.values())
+    lottery, rules = Lottery(daemons[0].settings.run.seed), daemons[0].node.rules
+    liar = min(daemons, key=lambda one: lottery.number(rules.rounds, one.node.origin))
+    honest_content = liar.engine.trainer.content
+
+    def content():
+        """What it took of others later it passes on as it is."""
+        if liar.node.gasloc.agreement.choice.ours is None:
+            liar.engine.trainer.worker.flat.values_F.neg_()
+        return honest_content()
+
+    liar.engine.trainer.content = content
+    results = await cluster.finish()
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["perplexity_after"] < 40 for result in results)
+
+
 async def test_a_host_that_comes_back_when_all_have_finished_takes_what_they_ended_with(cluster):
     run, serve = {"clients": 3, "steps": 120}, {"then": "serve", "patience_seconds": 2.0}
     await cluster.start("a", [], run, serve)
@@ -132,21 +152,21 @@ async def test_a_host_that_is_killed_goes_on_from_its_checkpoint_and_holds_nobod
     assert spread(list(cluster.daemons.values())) < 0.05
 
 
-async def test_a_host_whose_journal_is_damaged_offers_nothing_again_and_holds_nobody_up(cluster):
+async def test_a_host_whose_journal_is_damaged_goes_on_from_its_checkpoint_and_holds_nobody_up(cluster):
     run = {"clients": 3, "steps": 120}
     await cluster.start("a", [], run)
     await cluster.start("b", ["a"], run)
     c = await cluster.start("c", ["a", "b"], run)
     await cluster.until(lambda: c.node.gasloc.round >= 5)
     await kill(c)
-    offered = max(c.node.gasloc.round, c.node.gasloc.ledger.last_round)
+    reached = c.node.gasloc.round
     journal = c.settings.node.state / JOURNAL_FILE
     journal.write_bytes(journal.read_bytes()[:10_000])
     again = await cluster.start("c", ["a", "b"], run)
     assert again.engine.journal.damaged is not None
     await cluster.until(lambda: again.node.gasloc.has_spoken)
     assert again.node.gasloc.is_forgetful
-    assert again.node.gasloc.round >= offered
+    assert again.node.gasloc.round >= reached - 1
     results = await cluster.finish()
     assert [result["steps"] for result in results] == [120] * 3
     assert spread(list(cluster.daemons.values())) < 0.05

@@ -95,10 +95,7 @@ ORDERS: dict[type, str] = {
     orders.Restore: "restore",
     orders.TakeLocalSteps: "steps",
     orders.Encode: "encode",
-    orders.Keep: "keep",
     orders.Mix: "mix",
-    orders.Correct: "correct",
-    orders.Drop: "drop",
     orders.KeepCheckpoint: "checkpoint",
     orders.OpenCopy: "open copy",
     orders.Adopt: "adopt",
@@ -252,12 +249,11 @@ def _watch_gasloc(patch, trace):
     )
     tap(Network, "_carry", "sent", lambda _, link, sender, item: (sender, f"to h{link.far_end(sender)}", item))
     tap(MemoryJournal, "keep", "kept", _kept)
-    tap(ReplicaDisk, "keep_part", "kept", lambda disk, pair, part: (disk._owner.index, "part", pair, part))
     tap(
         ReplicaDisk,
         "save",
         "kept",
-        lambda disk, one: (disk._owner.index, "checkpoint", one.serial, one.round, one.data),
+        lambda disk, one: (disk._owner.index, "checkpoint", one.round, one.data),
     )
     tap(Compute, "put", "applied", _ordered)
 
@@ -269,6 +265,8 @@ def _kept(disk, members, records=(), *, durable):
 
 def _ordered(compute, order):
     values = [getattr(order, one.name) for one in fields(order) if one.name != "sink"]
+    if isinstance(order, orders.Mix):
+        values[1] = [(share.partner, share.weight) for share in order.partners]
     return compute._host.index, ORDERS[type(order)], [float(one) if isinstance(one, float) else one for one in values]
 
 

@@ -22,7 +22,6 @@ _CLAUSES: dict[str, str] = {
     "agreement": "{name} has not confirmed that it holds the same updates",
     "own replica": "its own replica is being rebuilt or evaluated",
     "partner": "the parameters of {name} for the round have not come",
-    "outcome": "{name} has not said whether their last exchange counts",
     "copy": "{name} takes a copy of the replica",
     "neighbour": "{name} has not come to the end of the run",
 }

@@ -7,29 +7,27 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from seedflood.config import RunSettings, load_settings
 from seedflood.embedded import grammar
 from seedflood.errors import ConfigError, DiskFullError
 from seedflood.host.compute import Compute
-from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.host.gasloc.files import Incoming
 from seedflood.host.gasloc.work import Trouble, Work
 from seedflood.protocol.gasloc.orders import (
     Adopt,
     Adopted,
     Checkpointed,
-    Correct,
-    Drop,
     Encode,
-    Keep,
     KeepCheckpoint,
-    KeptPart,
     Mix,
     OpenCopy,
     Opened,
     Publish,
     Restore,
     Restored,
+    RoundMixed,
     Share,
     Stepped,
     Take,
@@ -39,8 +37,8 @@ from seedflood.protocol.gasloc.orders import (
 from seedflood.protocol.gasloc.rules import GaslocRules
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.storage.snapshots import Snapshots
+from seedflood.training.gasloc import outer
 from seedflood.training.gasloc.loading import load_trainer
-from seedflood.training.gasloc.outer import Mixed
 from seedflood.training.gasloc.worker import LocalSteps
 
 RUN = {
@@ -70,14 +68,9 @@ def settings(tmp_path_factory):
 
 
 class Node:
-    """What is needed of the past."""
-
-    def __init__(self, needed=()):
-        self.past, self.membership = set(needed), Membership()
+    def __init__(self):
+        self.membership = Membership()
         self.rules = GaslocRules(bytes(32), bytes(32), 2, steps=RUN["steps"], local_steps=RUN["local_steps"])
-
-    def needed(self):
-        return self.past
 
 
 class Notes:
@@ -88,7 +81,7 @@ class Notes:
         match fact:
             case LocalSteps():
                 self.pieces.append((fact.step, fact.steps))
-            case Mixed():
+            case outer.Mixed():
                 self.distances.append(fact.distance)
             case Trouble():
                 self.troubles.append(fact.sentence)
@@ -97,12 +90,12 @@ class Notes:
 class Host:
     """One life of a host, whose orders are carried out at once."""
 
-    def __init__(self, settings, folder, origin, needed=(), snapshots=None):
+    def __init__(self, settings, folder, origin, snapshots=None):
         self.trainer = load_trainer(settings.run, settings.node, origin)
-        self.notes, self.node = Notes(), Node(needed)
+        self.notes, self.node = Notes(), Node()
         self.snapshots = snapshots or Snapshots(folder / "snapshots", 2)
-        self.kept, self.incoming = KeptParts(folder / "kept"), Incoming(folder / "incoming")
-        self.work = Work(self.trainer, self.incoming, self.kept, self.snapshots, RUN_ID)
+        self.incoming = Incoming(folder / "incoming")
+        self.work = Work(self.trainer, self.incoming, self.snapshots, RUN_ID)
         self.answers = []
         self.work.node = self.node
         self.compute = Compute(
@@ -131,8 +124,9 @@ class Host:
             sink.write(content.read(offset, min(50_000, content.size - offset)))
         return sink
 
-    def keep(self, content):
-        return self.put(Keep(0, OTHER, content.digest, self.receive(content)))
+    def mix(self, content, digest=None):
+        share = Share(OTHER, 0.5, digest or content.digest, self.receive(content))
+        return self.put(Mix(0, (share,), has_momentum=True))
 
 
 @pytest.fixture
@@ -144,37 +138,27 @@ def pair(settings, tmp_path):
     return one, other.begin()
 
 
-MIX = Mix(0, (Share(OTHER, 0.5),), has_momentum=True)
-
-
-def test_a_round_that_a_crash_broke_off_ends_as_if_nothing_had_happened(settings, tmp_path, pair):
+def test_a_host_goes_on_from_its_checkpoint_as_if_nothing_had_happened(settings, tmp_path, pair):
     one, theirs = pair
-    one.put(KeepCheckpoint(1, 1))
-    assert one.keep(theirs) == KeptPart(0, OTHER, theirs.digest, True)
     before = one.values
-    one.put(MIX)
+    assert one.mix(theirs) == RoundMixed(())
     assert not np.array_equal(one.values, before)
-    again = Host(settings, tmp_path / "one", ONE, needed=[(0, OTHER)])
-    assert again.put(Restore()) == Restored(1, 1)
-    again.put(Correct(0, OTHER, 0.5))
-    np.testing.assert_allclose(again.values, one.values, rtol=0, atol=1e-6)
+    assert one.put(KeepCheckpoint(1)) == Checkpointed(1)
+    again = Host(settings, tmp_path / "one", ONE)
+    assert again.put(Restore()) == Restored(1)
+    assert np.array_equal(again.values, one.values)
     for name in ("anchor_F", "previous_F"):
-        ours, expected = (getattr(host.trainer.outer, name).numpy() for host in (again, one))
-        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
+        assert torch.equal(getattr(again.trainer.outer, name), getattr(one.trainer.outer, name))
     assert one.trainer.worker.step == again.trainer.worker.step == 2
 
 
-def test_a_part_that_comes_to_be_known_while_parameters_are_offered_is_in_the_next_checkpoint(pair):
+def test_a_later_checkpoint_of_the_same_round_takes_the_place_of_the_first(settings, tmp_path, pair):
     one, theirs = pair
-    one.keep(theirs)
-    offered = bytes(one.trainer.outer.offer.read(0, 1000))
-    before = one.values
-    one.put(Correct(0, OTHER, 0.5), KeepCheckpoint(1, 1), Drop(0, OTHER))
-    assert bytes(one.trainer.outer.offer.read(0, 1000)) == offered
-    kept = one.snapshots.load_latest(lambda facts: True).arrays["values"]
-    assert not np.array_equal(kept, before)
-    assert np.array_equal(kept, one.values)
-    assert one.kept.load(0, OTHER, len(before)) is None
+    one.mix(theirs)
+    one.put(KeepCheckpoint(1), TakeLocalSteps(1, 1), KeepCheckpoint(1))
+    again = Host(settings, tmp_path / "one", ONE)
+    again.put(Restore())
+    assert again.trainer.worker.step == 3
 
 
 def test_two_hosts_end_with_the_replica_of_one(settings, tmp_path, pair):
@@ -182,12 +166,13 @@ def test_two_hosts_end_with_the_replica_of_one(settings, tmp_path, pair):
     other = Host(settings, tmp_path / "third", OTHER)
     other.begin()
     theirs = other.put(Publish()).content
-    content = one.put(Take(OTHER, theirs.digest, one.receive(theirs))).content
+    one.put(Mix(0, (), has_momentum=True))
+    content = one.put(Take(OTHER, theirs.digest, one.receive(theirs), is_backed=False)).content
     assert content.digest == theirs.digest
     assert bytes(content.read(0, content.size)) == bytes(theirs.read(0, theirs.size))
     assert np.array_equal(one.values, other.values)
     assert one.incoming.all() == []
-    one.put(KeepCheckpoint(1, 1))
+    one.put(KeepCheckpoint(1))
     again = Host(settings, tmp_path / "one", ONE)
     again.put(Restore())
     assert again.put(Publish()).content.digest == theirs.digest
@@ -196,7 +181,7 @@ def test_two_hosts_end_with_the_replica_of_one(settings, tmp_path, pair):
 def test_what_is_not_the_replica_that_was_stated_changes_nothing(pair):
     one, theirs = pair
     before = one.values
-    assert one.put(Take(OTHER, bytes(32), one.receive(theirs))) == Taken(None)
+    assert one.put(Take(OTHER, bytes(32), one.receive(theirs), is_backed=True)) == Taken(None)
     assert one.incoming.all() == [], "what was none is asked for from its first byte on"
     assert np.array_equal(one.values, before)
 
@@ -210,31 +195,44 @@ def huge(request, settings, tmp_path):
     return host
 
 
-def test_numbers_that_nobody_can_have_learned_are_not_kept_and_not_mixed(pair, huge):
+def test_numbers_that_nobody_can_have_learned_are_not_mixed(pair, huge):
     one, _ = pair
     with pytest.raises(ConfigError, match="have grown beyond what any other takes: begin the run anew, with a lower"):
         huge.put(Encode(0, "bfloat16"))
     huge.trainer.norm_max = math.inf  # it lies
-    assert not one.keep(huge.put(Encode(0, "bfloat16")).content).is_right
-    one.put(Mix(0, (), has_momentum=True))
+    assert one.mix(huge.put(Encode(0, "bfloat16")).content) == RoundMixed((OTHER,))
     assert np.abs(one.values).max() < 10
+
+
+@pytest.mark.parametrize("is_backed", [False, True])
+def test_a_replica_that_is_far_from_ours_is_taken_only_if_others_vouch_for_it(settings, tmp_path, is_backed):
+    node = {"data": str(settings.node.data), "device": "cpu"}
+    calm = load_settings(None, {"run": RunSettings.place(RUN | {"gamma": 0.0}), "node": node})
+    one, other = (Host(calm, tmp_path / str(origin), origin) for origin in (ONE, OTHER))
+    one.begin()
+    one.put(Mix(0, (), has_momentum=False))
+    other.trainer.worker.flat.values_F += 1
+    theirs, before = other.put(Publish()).content, one.values
+    answer = one.put(Take(OTHER, theirs.digest, one.receive(theirs), is_backed=is_backed))
+    assert answer.is_far == (not is_backed)
+    assert np.array_equal(one.values, other.values if is_backed else before)
 
 
 def test_nobody_ends_with_such_numbers(pair, huge):
     one, _ = pair
     theirs = huge.put(Publish()).content
     before = one.values
-    assert one.put(Take(OTHER, theirs.digest, one.receive(theirs))) == Taken(None)
+    assert one.put(Take(OTHER, theirs.digest, one.receive(theirs), is_backed=True)) == Taken(None)
     assert np.array_equal(one.values, before)
 
 
 @pytest.mark.parametrize("where", ["values_F", "residual_F"])
 def test_a_copy_with_such_numbers_is_not_taken_and_its_donor_is_named(settings, tmp_path, huge, where):
-    outer = huge.trainer.outer
+    theirs = huge.trainer.outer
     if where != "values_F":
         huge.trainer.worker.flat.values_F[:] = 0.01
-        getattr(outer, where)[:] = 1e25
-    huge.put(KeepCheckpoint(4, 7))
+        getattr(theirs, where)[:] = 1e25
+    huge.put(KeepCheckpoint(7))
     content = huge.put(OpenCopy(9)).content
     joiner = Host(settings, tmp_path / "joiner", 9)
     before = joiner.values
@@ -243,34 +241,20 @@ def test_a_copy_with_such_numbers_is_not_taken_and_its_donor_is_named(settings, 
     assert joiner.notes.troubles == ["a copy was not taken"]
 
 
-def test_other_bytes_than_were_offered_are_not_kept(pair):
+def test_other_bytes_than_were_offered_are_not_mixed(pair):
     one, theirs = pair
-    sink = one.receive(theirs)
-    data = bytearray(sink.path.read_bytes())
-    data[1000] ^= 1
-    sink.path.write_bytes(data)
-    assert not one.put(Keep(0, OTHER, theirs.digest, sink)).is_right
-    assert one.kept.load(0, OTHER, len(one.values)) is None
-    assert one.incoming.all() == []
+    assert one.mix(theirs, digest=bytes(32)) == RoundMixed((OTHER,))
+    assert one.notes.distances == [0.0]
+    assert one.trainer.outer.offer is None
 
 
 def test_what_is_left_of_a_round_is_gone_when_it_is_mixed(pair):
     one, theirs = pair
     one.incoming.open(OTHER, bytes(32), 100).write(b"cut off")
-    one.keep(theirs)
-    one.put(MIX)
+    one.mix(theirs)
     assert one.incoming.all() == []
     assert one.notes.distances[0] > 0
     assert one.notes.troubles == []
-
-
-def test_a_part_that_the_disk_has_lost_is_told_and_left_out(pair):
-    one, theirs = pair
-    one.keep(theirs)
-    one.kept.drop(0, OTHER)
-    one.put(MIX)
-    assert one.notes.troubles == ["a part of an exchange is lost"]
-    assert one.trainer.outer.offer is None
 
 
 def test_local_steps_are_many_jobs_and_one_answer(settings, tmp_path):
@@ -285,7 +269,7 @@ def test_local_steps_are_many_jobs_and_one_answer(settings, tmp_path):
 def test_a_copy_is_a_checkpoint_that_somebody_else_goes_on_from(settings, tmp_path, pair):
     donor, _ = pair
     assert donor.put(OpenCopy(9)) == Opened(9, None, 0)
-    donor.put(KeepCheckpoint(4, 7))
+    donor.put(Mix(0, (), has_momentum=True), KeepCheckpoint(7))
     peer, content, round_ = donor.put(OpenCopy(9))
     assert (peer, round_) == (9, 7)
     joiner = Host(settings, tmp_path / "joiner", 9)
@@ -302,7 +286,7 @@ def test_no_copy_brings_the_state_of_an_optimiser(settings, tmp_path, pair):
     for state in donor.trainer.worker.optimiser.state.values():
         state["exp_avg"].fill_(3e37)
         state["exp_avg_sq"].zero_()
-    donor.put(KeepCheckpoint(4, 7))
+    donor.put(Mix(0, (), has_momentum=True), KeepCheckpoint(7))
     content = donor.put(OpenCopy(9)).content
     joiner = Host(settings, tmp_path / "joiner", 9)
     assert joiner.put(Adopt(ONE, content.digest, joiner.receive(content))).is_right
@@ -314,7 +298,7 @@ def test_no_copy_brings_the_state_of_an_optimiser(settings, tmp_path, pair):
 @pytest.mark.parametrize("spoil", ["digest", "foreign", "noise"])
 def test_what_is_no_copy_of_the_run_changes_nothing(settings, tmp_path, pair, spoil):
     donor, theirs = pair
-    donor.put(KeepCheckpoint(4, 7))
+    donor.put(Mix(0, (), has_momentum=True), KeepCheckpoint(7))
     content = donor.put(OpenCopy(9)).content
     joiner = Host(settings, tmp_path / "joiner", 9)
     before, digest = joiner.values, content.digest
@@ -335,18 +319,17 @@ def test_a_full_disk_costs_a_checkpoint_and_no_more(settings, tmp_path):
             raise DiskFullError("no space")
 
     one = Host(settings, tmp_path, ONE, snapshots=Full(tmp_path / "snapshots", 2))
-    one.begin()
-    assert one.put(KeepCheckpoint(1, 1)) == Checkpointed(1, is_written=False)
+    one.put(Restore(), TakeLocalSteps(0, 2))
+    assert one.put(KeepCheckpoint(1)) == Checkpointed(1, is_written=False)
     assert one.notes.troubles == ["no checkpoint was written"]
 
 
 def test_a_checkpoint_that_cannot_be_used_is_out_of_the_way_of_the_next(settings, tmp_path):
     one = Host(settings, tmp_path, ONE)
-    one.begin()
-    one.put(KeepCheckpoint(5, 1))
+    one.put(Restore(), TakeLocalSteps(0, 2), KeepCheckpoint(5))
     (path,) = (tmp_path / "snapshots").glob("*.safetensors")
     path.write_bytes(b"torn")
     again = Host(settings, tmp_path, ONE, snapshots=Snapshots(tmp_path / "snapshots", 1))
-    assert again.put(Restore()) == Restored(0, 0)
-    again.put(TakeLocalSteps(0, 2), Encode(0, "bfloat16"), KeepCheckpoint(1, 1))
-    assert Host(settings, tmp_path, ONE).put(Restore()) == Restored(1, 1)
+    assert again.put(Restore()) == Restored(None)
+    again.put(TakeLocalSteps(0, 2), KeepCheckpoint(1))
+    assert Host(settings, tmp_path, ONE).put(Restore()) == Restored(1)

@@ -5,11 +5,10 @@ import os
 import resource
 import signal
 
-import numpy as np
 import pytest
 
-from seedflood.errors import JournalError, PeerError
-from seedflood.host.gasloc.files import LEFT_MAX, FileContent, Incoming, KeptParts
+from seedflood.errors import JournalError
+from seedflood.host.gasloc.files import LEFT_MAX, FileContent, Incoming
 
 DIGEST = bytes(range(32))
 PEER = 7
@@ -74,55 +73,6 @@ def test_a_file_that_cannot_be_written_is_a_fault_of_the_disk(tmp_path):
     with pytest.raises(JournalError):
         sink.write(b"ab")
     assert sink.held == 0
-
-
-def pieces():
-    yield np.arange(3, dtype=np.float32)
-    yield np.arange(3, 5, dtype=np.float32)
-
-
-def test_what_is_kept_is_found_again_until_it_is_dropped(tmp_path):
-    parts = KeptParts(tmp_path)
-    parts.keep(3, 7, pieces())
-    again = KeptParts(tmp_path)
-    found = again.load(3, 7, 5)
-    assert found[:].tolist() == [0, 1, 2, 3, 4]
-    assert found[1:3].tolist() == [1, 2]
-    assert again.load(3, 8, 5) is None
-    assert again.load(3, 7, 6) is None
-    again.drop(3, 7)
-    again.drop(3, 7)
-    assert again.load(3, 7, 5) is None
-    assert found[3:].tolist() == [3, 4], "whoever has it open reads on"
-
-
-def test_what_the_disk_has_changed_is_not_used(tmp_path):
-    parts = KeptParts(tmp_path)
-    parts.keep(3, 7, pieces())
-    (path,) = tmp_path.iterdir()
-    data = bytearray(path.read_bytes())
-    data[4] ^= 1
-    path.write_bytes(data)
-    assert parts.load(3, 7, 5) is None
-
-
-def test_parts_that_nobody_needs_are_cleared_away(tmp_path):
-    parts = KeptParts(tmp_path)
-    for partner in (7, 8, 9):
-        parts.keep(3, partner, pieces())
-    parts.drop_others([(3, 8), (2, 7)])
-    assert [parts.load(3, partner, 5) is not None for partner in (7, 8, 9)] == [False, True, False]
-
-
-def test_pieces_that_turn_out_wrong_leave_nothing(tmp_path):
-    def wrong():
-        yield from pieces()
-        raise PeerError("not what was offered", reason="digest")
-
-    parts = KeptParts(tmp_path)
-    with pytest.raises(PeerError):
-        parts.keep(3, 7, wrong())
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_write_that_failed_half_way_is_not_taken_for_received(tmp_path):

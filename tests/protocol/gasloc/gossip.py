@@ -19,13 +19,12 @@ from seedflood.protocol.gasloc.orders import (
     Adopted,
     Checkpointed,
     Encoded,
-    Keep,
-    KeptPart,
     Mix,
     OpenCopy,
     Opened,
     Ready,
     Restored,
+    RoundMixed,
     Stepped,
     TakeLocalSteps,
     Taken,
@@ -34,14 +33,22 @@ from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
 from seedflood.protocol.swarm.messages import Member, Opaque
 from seedflood.protocol.swarm.rules import Patience
 from simulation.gasloc.disk import Checkpoint
-from simulation.gasloc.replica import Bytes, Replica, digest_of, minus, read, spell
+from simulation.gasloc.replica import WIDE, Bytes, Replica, digest_of, read, spell
 
 RUN_ID, BASE_DIGEST = b"r" * 32, b"b" * 32
+REACH = 10**9
+"""Honest hosts are not that far apart here."""
 PATIENCE = Patience(repair_seconds=2.0, start_seconds=20.0, linger_seconds=60.0)
 
 
 def make_rules(**changes):
-    fields = {"clients": 4, "steps": 40, "local_steps": 4, "encoding": "exact"} | changes
+    fields = {
+        "clients": 4,
+        "steps": 40,
+        "local_steps": 4,
+        "encoding": "exact",
+        "content_bytes_max": 2_000_000,
+    } | changes
     return GaslocRules(RUN_ID, BASE_DIGEST, fields.pop("clients"), fields.pop("steps"), **fields)
 
 
@@ -73,13 +80,12 @@ class Memories:
 
 @dataclass
 class Disk:
-    """What survives. base: the values of the base model. kept: differences, by (round, partner)."""
+    """What survives. base: the values of the base model."""
 
     base: tuple
     members: dict = field(default_factory=dict)
     records: dict = field(default_factory=dict)
     checkpoints: list = field(default_factory=list)
-    kept: dict = field(default_factory=dict)
 
 
 class Compute:
@@ -87,8 +93,7 @@ class Compute:
 
     def __init__(self, host):
         self.host = host
-        self.replica = Replica(host.world.rules, host.disk.base, (host.drift,) * len(host.disk.base))
-        self.ours = None
+        self.replica = Replica(host.world.rules, host.disk.base, (host.drift,) * len(host.disk.base), REACH)
         self.free_at, self.life = 0.0, host.life
 
     @property
@@ -98,7 +103,7 @@ class Compute:
 
     def put(self, order):
         world, host = self.host.world, self.host
-        if isinstance(order, Keep | OpenCopy):
+        if isinstance(order, OpenCopy):
             self._later(world.now + host.disk_seconds(), order)
             return
         seconds = host.step_seconds * order.count if isinstance(order, TakeLocalSteps) else 0.001
@@ -113,14 +118,12 @@ class Compute:
         getattr(self, type(order).__name__.lower())(order)
 
     def restore(self, order):
-        disk, node = self.host.disk, self.host.node
-        disk.kept = {place: disk.kept[place] for place in node.needed()}
+        disk = self.host.disk
         newest = disk.checkpoints[-1] if disk.checkpoints else None
         if newest is not None:
-            self.replica.restore(newest.data, is_closing=self.host.world.rules.is_closing(newest.round - 1))
+            self.replica.restore(newest.data)
             self.replica.mixed, self.replica.own = dict(newest.mixed), newest.own
-        numbers = (newest.serial, newest.round) if newest is not None else (0, 0)
-        self.host.answer(Restored(*numbers))
+        self.host.answer(Restored(newest.round if newest is not None else None))
 
     def takelocalsteps(self, order):
         self.replica.take_steps(order.count)
@@ -130,58 +133,53 @@ class Compute:
     def encode(self, order):
         if self.host.world.rules.is_closing(order.round):
             self.replica.begin_closing()
-        self.ours = self.replica.propose()
-        content = Bytes(spell(self.ours, self.host.padding))
+        content = Bytes(spell(self.replica.propose(), self.host.padding))
         if not self.host.world.rules.is_closing(order.round):
             self.host.encoded.append((order.round, content.digest))
         self.host.allowed = self.host.patience_seconds()
         self.host.answer(Encoded(content))
 
-    def keep(self, order):
-        is_right = digest_of(order.sink.data) == order.digest
-        if is_right:
-            theirs = read(order.sink.data, len(self.ours))
-            self.host.disk.kept[order.round, order.partner] = minus(self.ours, theirs)  # perhaps the round is over
-        kept = (order.round, order.partner, order.digest)
-        self.host.answer(KeptPart(*kept, is_right))
-
     def mix(self, order):
+        mixed, refused = [], []
+        width = WIDE if self.host.world.rules.is_closing(order.round) else 1
+        for share in order.partners:
+            if digest_of(share.sink.data) != share.digest:
+                refused.append(share.partner)
+                continue
+            theirs = read(share.sink.data, len(self.values))
+            self.replica.pull((order.round, share.partner), share.weight, theirs, width)
+            mixed.append(share.partner)
         found = self.host.mixes if order.has_momentum else self.host.closing
-        found.append((order.round, tuple(one.partner for one in order.partners)))
-        for partner, weight in order.partners:
-            self._pull(order.round, partner, weight)
+        found.append((order.round, tuple(mixed)))
         self.replica.finish(has_momentum=order.has_momentum)
+        self.host.answer(RoundMixed(tuple(refused)))
 
     def publish(self, order):
         content = Bytes(spell(self.replica.values, self.host.padding))
         self.host.answer(Ready(content))
 
     def take(self, order):
-        content = None
-        if digest_of(order.sink.data) == order.digest:
-            self.replica.take(read(order.sink.data, len(self.values)))
-            self.host.taken += 1
-            content = Bytes(spell(self.replica.values, self.host.padding))
-        self.host.answer(Taken(content))
-
-    def correct(self, order):
-        self._pull(order.round, order.partner, order.weight)
-        self.host.corrections += 1
-
-    def drop(self, order):
-        self.host.disk.kept.pop((order.round, order.partner), None)
+        if digest_of(order.sink.data) != order.digest:
+            self.host.answer(Taken(None))
+            return
+        values = read(order.sink.data, len(self.values))
+        if not (order.is_backed or self.replica.is_near(values)):
+            self.host.answer(Taken(None, is_far=True))
+            return
+        self.replica.take(values)
+        self.host.taken += 1
+        self.host.answer(Taken(Bytes(spell(self.replica.values, self.host.padding))))
 
     def keepcheckpoint(self, order):
         """As they are now; it is on the disk some time later."""
         life, host = self.life, self.host
-        kept = Checkpoint(
-            order.serial, order.round, self.replica.save(host.padding), dict(self.replica.mixed), self.replica.own
-        )
+        kept = Checkpoint(order.round, self.replica.save(host.padding), dict(self.replica.mixed), self.replica.own)
 
         def write():
             if host.life == life:
-                host.disk.checkpoints = sorted([*host.disk.checkpoints, kept], key=lambda one: one.serial)
-                host.answer(Checkpointed(order.serial))
+                others = [one for one in host.disk.checkpoints if one.round != order.round]
+                host.disk.checkpoints = sorted([*others, kept], key=lambda one: one.round)
+                host.answer(Checkpointed(order.round))
 
         host.world.at(host.world.now + host.disk_seconds(), write)
 
@@ -197,9 +195,6 @@ class Compute:
             self.replica.restore(bytes(order.sink.data))
             self.host.adopted += 1
         self.host.answer(Adopted(is_right))
-
-    def _pull(self, round_, partner, weight):
-        self.replica.pull((round_, partner), weight, self.host.disk.kept[round_, partner])
 
 
 class Host:
@@ -224,7 +219,7 @@ class Host:
         self.life, self.is_up = 0, False
         self.starts = 0
         """As its disk knows; `life` is counted by the world."""
-        self.drifted, self.corrections, self.adopted = Fraction(0), 0, 0
+        self.drifted, self.adopted = Fraction(0), 0
         self.encoded, self.mixes, self.events, self.finished_at = [], [], [], None
         self.closing, self.taken = [], 0
         """Closing rounds, with whom; how often it took the replica with which all end."""
@@ -500,6 +495,16 @@ class World:
     def total(self):
         """Of all values of all hosts, once all orders are carried out."""
         return sum((sum(host.values) for host in self.hosts), Fraction(0))
+
+    def lonely(self):
+        """The parts of pairs that mixed at one end alone: by them the total has moved."""
+        by_origin = {host.origin: host.compute.replica.mixed for host in self.hosts}
+        return [
+            sum(part)
+            for host in self.hosts
+            for (round_, partner), part in host.compute.replica.mixed.items()
+            if (round_, host.origin) not in by_origin[partner]
+        ]
 
     def finish(self, seconds=2000.0):
         self.run(seconds, until=lambda: self.are_finished)

@@ -1,4 +1,5 @@
-"""With gamma = 0 an exchange moves the mean of all replicas by nothing, whatever breaks and whoever dies when.
+"""With gamma = 0 the mean of all replicas moves by no more than pairs that mixed at one end alone, whatever breaks and
+whoever dies when.
 
 Single faults, each at the instant where it matters; `tests/simulation/test_gasloc_runs.py` mixes them all.
 """
@@ -8,13 +9,12 @@ from fractions import Fraction
 import pytest
 from gossip import World
 
-from seedflood.protocol.gasloc.messages import Chunk, Kept, Offer, Outcome, decode
+from seedflood.protocol.gasloc.messages import Accept, Chunk, Offer, decode
 from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.swarm.messages import Members, Opaque
 
 
 def make_pair(**rules):
-    """Two hosts; the first decides."""
     world = World(clients=2, **({"steps": 12, "fresh_rounds": 10**6} | rules))
     world.add(0)
     world.add(64)
@@ -27,7 +27,7 @@ def make_pair(**rules):
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_a_host_may_be_killed_at_any_instant(victim, stage):
     """At each of the turns of a short run, before it persists, before it sends, and before it computes."""
-    turns, late = 0, 0
+    turns, lonely = 0, 0
     while True:
         world, count = make_pair(), iter(range(10**9))
 
@@ -39,43 +39,37 @@ def test_a_host_may_be_killed_at_any_instant(victim, stage):
 
         world.doom = doom
         world.finish()
-        assert world.total() == world.initial
-        late += sum(host.corrections for host in world.hosts)
+        assert world.total() - world.initial == sum(world.lonely())
+        assert len(world.lonely()) <= 1 + sum(others != () for _, others in world.hosts[1 - victim].closing)
+        lonely += len(world.lonely())
         if next(count) <= turns:
             break
         turns += 1
     assert turns > 60
-    assert late > 0
+    assert lonely > 0
 
 
 def of_kind(message, kind):
     return isinstance(message, Opaque) and isinstance(decode(message.data), kind)
 
 
-def test_a_word_that_is_lost_is_asked_for_again():
+def test_that_all_is_here_is_said_again_where_the_link_broke_before():
     world = make_pair()
-    lost = []
+    host, partner = world.hosts
+    cuts = []
 
     def drop(sender, receiver, message):
-        if of_kind(message, Outcome) and not lost:
-            lost.append(message)
-            return True
-        return False
+        is_end = of_kind(message, Accept) and decode(message.data).start > 0
+        if sender is partner and is_end and not cuts:
+            cuts.append(world.now)
+            world.at(world.now + 0.01, lambda: world.cut(host, partner, redial=0.5))
+        return bool(cuts) and world.now == cuts[0] and is_end
 
     world.drop = drop
     world.finish()
-    assert lost
-    assert {len(host.mixes) for host in world.hosts} == {3}
-    assert world.total() == world.initial
-
-
-def test_a_word_that_is_lost_in_the_last_round_is_asked_for_before_the_end():
-    world = make_pair(steps=4)
-    prepared = world.hosts[1]
-    world.drop = lambda sender, receiver, message: of_kind(message, Outcome) and not prepared.named("no steps left")
-    world.finish()
-    assert prepared.named("mixed late")
-    assert prepared.finished_at - prepared.gasloc.agreement.since < 3
+    assert cuts
+    assert world.reasons() == set()
+    assert {len(one.mixes) for one in world.hosts} == {3}
     assert world.total() == world.initial
 
 
@@ -110,76 +104,54 @@ def test_a_link_that_comes_back_in_time_costs_no_exchange():
     assert world.total() == world.initial
 
 
-def test_what_is_kept_too_late_is_dropped():
-    world = make_pair()
-    for host in world.hosts:
-        host.disk_seconds = lambda: 30.0
-    world.finish()
-    world.run(60)
-    assert {others for host in world.hosts for _, others in host.mixes} == {()}
-    assert [host.disk.kept for host in world.hosts] == [{}, {}]
-    assert world.total() == world.initial
-
-
-def test_who_leaves_has_mixed_what_was_decided():
+def test_who_leaves_has_mixed_with_whom_it_was_done():
     world = World(clients=3, steps=80, matching="full")
     for _ in range(3):
         world.add()
     host, other, mute = sorted(world.hosts, key=lambda host: host.origin)
     world.drop = lambda sender, receiver, message: {sender, receiver} == {host, mute} and of_kind(message, Chunk)
     world.complete()
-    world.run(60, until=lambda: host.gasloc.exchange.mixed == 1 and host.gasloc.exchange.is_open)
+    world.run(60, until=lambda: host.named("exchanged") and host.gasloc.exchange.is_open)
     host.do(host.node.leave)
     world.run(300)
     assert host.mixes == [(0, (other.origin,))]
     assert world.total() == world.initial
 
 
-def test_who_is_prepared_goes_on_without_the_word_and_adds_its_part_when_it_comes():
+def test_a_partner_that_gives_nothing_is_not_mixed_and_does_not_mix():
     world = make_pair()
-    decider, prepared = world.hosts
-    world.drop = lambda sender, receiver, message: of_kind(message, Outcome)
-    world.run(300, until=lambda: prepared.named("round exchanged"))
-    assert prepared.gasloc.ledger.doubt(decider.origin) is not None
-    assert world.total() != world.initial
-    assert prepared.corrections == 0
-    world.drop = lambda *_: False
+    _, mute = world.hosts
+    world.drop = lambda sender, receiver, message: sender is mute and of_kind(message, Chunk)
+    world.run(300, until=lambda: all(len(one.mixes) == 3 for one in world.hosts))
+    assert {others for one in world.hosts for _, others in one.mixes} == {()}
+    assert world.total() == world.initial
+
+
+def test_who_has_all_mixes_when_its_deadline_comes_though_the_partner_does_not_say_that_it_has_all():
+    world = make_pair(steps=4)
+    host, partner = world.hosts
+
+    def drop(sender, receiver, message):
+        return sender is partner and of_kind(message, Accept) and decode(message.data).start > 0
+
+    world.drop = drop
+    world.run(300, until=lambda: host.mixes and partner.mixes)
+    assert (host.mixes, partner.mixes) == ([(0, (partner.origin,))], [(0, (host.origin,))])
+    assert partner.waits[0][0] < host.waits[0][0] <= host.waits[0][1]
+    assert world.total() == world.initial
+
+
+def test_a_host_that_dies_before_its_checkpoint_moves_the_mean_by_its_part_of_one_pair():
+    world = make_pair(steps=4)
+    _, victim = world.hosts
+    victim.disk_seconds = lambda: 1.0
+    world.run(300, until=lambda: victim.mixes)
+    victim.kill()
+    world.at(world.now + 1.0, lambda: world.revive(victim))
     world.finish()
-    assert prepared.corrections == 1
-    assert prepared.named("mixed late")
-    assert world.total() == world.initial
-
-
-def test_with_a_partner_in_doubt_nothing_is_exchanged():
-    world = make_pair()
-    decider, prepared = world.hosts
-    world.drop = lambda sender, receiver, message: of_kind(message, Outcome)
-    world.run(300, until=lambda: len(prepared.mixes) == len(decider.mixes) == 3)
-    assert [others for _, others in decider.mixes] == [(prepared.origin,), (), ()]
-    assert "doubt" in world.reasons()
-
-
-def test_who_decides_does_so_only_when_both_hold_both():
-    world = make_pair()
-    world.drop = lambda sender, receiver, message: of_kind(message, Kept)
-    world.run(300, until=lambda: all(len(host.mixes) == 3 for host in world.hosts))
-    assert {others for host in world.hosts for _, others in host.mixes} == {()}
-    assert world.total() == world.initial
-
-
-def test_a_doubt_survives_the_death_of_both():
-    world = make_pair()
-    prepared = world.hosts[1]
-    world.drop = lambda sender, receiver, message: of_kind(message, Outcome)
-    world.run(300, until=lambda: prepared.named("round exchanged"))
-    for host in world.hosts:
-        host.kill()
-    world.drop = lambda *_: False
-    for host in world.hosts:
-        world.revive(host)
-    world.finish()
-    assert prepared.corrections >= 1
-    assert world.total() == world.initial
+    assert len(world.lonely()) == 1
+    assert world.total() - world.initial == sum(world.lonely())
+    assert abs(sum(world.lonely())) == Fraction(64, 2)
 
 
 def test_all_die_at_once_and_go_on():
@@ -194,7 +166,7 @@ def test_all_die_at_once_and_go_on():
         for host in world.hosts:
             world.revive(host)
     world.finish()
-    assert world.total() == world.initial
+    assert world.total() - world.initial == sum(world.lonely())
     assert max(host.values[0] for host in world.hosts) - min(host.values[0] for host in world.hosts) < Fraction(1)
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import TRANSITIONS, Lifecycle, Phase
-from seedflood.protocol.gasloc.rules import CLOSING_ROUNDS_MAX, Bounds, GaslocRules
+from seedflood.protocol.gasloc.rules import CLOSING_ROUNDS, Bounds, GaslocRules
 from seedflood.protocol.swarm.delays import HopDelays
 
 PEER = 5
@@ -84,7 +84,7 @@ def test_who_comes_to_no_later_round_for_long_stands_still_whatever_else_it_stat
 
 def test_rounds_follow_from_steps():
     rules = GaslocRules(bytes(32), bytes(32), 4, steps=1000, local_steps=50, matching="one")
-    assert (rules.training_rounds, rules.rounds) == (20, 20 + CLOSING_ROUNDS_MAX)
+    assert (rules.training_rounds, rules.rounds) == (20, 20 + CLOSING_ROUNDS)
     assert [rules.slots_of(round_) for round_ in (19, 20)] == [1, None]
     assert [rules.encoding_of(round_) for round_ in (19, 20)] == ["bfloat16", "float32"]
 

@@ -248,7 +248,7 @@ def test_a_donor_that_has_gone_is_replaced_by_another():
 
 
 def forget_replica(host):
-    host.disk.checkpoints, host.disk.records, host.disk.kept = [], {}, {}
+    host.disk.checkpoints, host.disk.records = [], {}
 
 
 def test_when_nobody_is_left_who_has_a_copy_hosts_begin_with_what_they_have():

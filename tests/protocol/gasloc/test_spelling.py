@@ -9,10 +9,8 @@ from seedflood.protocol.gasloc.messages import (
     Accept,
     Chunk,
     Decline,
-    Kept,
     Kind,
     Offer,
-    Outcome,
     Progress,
     Reason,
     Want,
@@ -37,8 +35,6 @@ SAYINGS = st.one_of(
     st.builds(Decline, st.sampled_from(Kind), ROUNDS, st.sampled_from(Reason), ROUNDS),
     st.builds(Want, DIGESTS),
     st.builds(Chunk, KEYS, PLACES, st.binary(min_size=1, max_size=200)),
-    st.builds(Kept, ROUNDS, DIGESTS),
-    st.builds(Outcome, ROUNDS, st.booleans()),
 )
 
 

@@ -7,7 +7,7 @@ import torch
 
 from seedflood.cluster.topology import make_topology
 from seedflood.protocol.gasloc.matching import weight
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing
+from seedflood.training.gasloc.exchange import Arrival, Difference, Outgoing
 from seedflood.training.gasloc.outer import Mixed, Outer, Term
 
 READ_BYTES = 100_003
@@ -52,11 +52,7 @@ def mix(outers: Sequence[Outer], weights: numpy.ndarray) -> list[Mixed]:
     """Of open offers."""
     arrivals = [arrived(outer.offer) for outer in outers]
     pulls = [
-        [
-            Term(float(weights[i, j]), FreshDifference(outer.offer, arrivals[j]))
-            for j in range(len(outers))
-            if weights[i, j]
-        ]
+        [Term(float(weights[i, j]), Difference(outer.offer, arrivals[j])) for j in range(len(outers)) if weights[i, j]]
         for i, outer in enumerate(outers)
     ]
     return [outer.mix(its) for outer, its in zip(outers, pulls, strict=True)]

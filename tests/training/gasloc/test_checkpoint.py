@@ -6,8 +6,7 @@ from packed import trainer_of
 
 from seedflood.storage.snapshots import Snapshots
 from seedflood.training.gasloc.checkpoint import is_within
-from seedflood.training.gasloc.exchange import KeptDifference
-from seedflood.training.gasloc.outer import PLAIN, OuterSettings, Term
+from seedflood.training.gasloc.outer import PLAIN, OuterSettings
 
 FULL = OuterSettings(eta=0.8, gamma=0.5, encoding="uint8")
 
@@ -53,41 +52,12 @@ def test_a_restored_worker_goes_on_bit_by_bit(tmp_path, outer, optimiser):
         assert state(after) == state(before)
 
 
-def test_an_open_offer_is_open_again_with_its_digest():
-    outer = OuterSettings(gamma=0.5, encoding="bfloat16")
-    trainer = trainer_of(1, outer)
-    trainer.worker.take_steps(2)
-    digest = trainer.outer.propose().digest
+def test_a_checkpoint_holds_whole_rounds():
+    trainer = trainer_of(1)
     trainer.worker.take_steps(1)
-    arrays, facts = trainer.snapshot()
-    again = trainer_of(1, outer)
-    again.restore(copied(arrays), facts)
-    assert again.outer.offer.digest == digest
-    for one in (trainer, again):
-        one.outer.mix([])
-        one.worker.take_steps(1)
-    assert state(again) == state(trainer)
-
-
-@pytest.mark.parametrize("eta", [1.0, 0.5])
-def test_a_correction_that_came_while_an_offer_was_open_is_no_local_progress_after_a_crash(eta):
-    """The rounds after it end as without the crash."""
-    outer = OuterSettings(eta=eta, gamma=0.5)
-    trainer, again = trainer_of(1, outer), trainer_of(1, outer)
-    trainer.worker.take_steps(2)
     trainer.outer.propose()
-    numbers = len(trainer.worker.flat.values_F)
-    trainer.outer.correct(Term(0.5, KeptDifference(numpy.full(numbers, -4.0, dtype=numpy.float32))))
-    trainer.worker.take_steps(1)
-    arrays, facts = trainer.snapshot()
-    again.restore(copied(arrays), facts)
-    for one in (trainer, again):
-        one.outer.mix([])
-        one.worker.take_steps(1)
-        one.outer.propose()
-        one.outer.mix([])
-    assert state(again) == state(trainer)
-    assert "late" not in again.snapshot()[0]
+    with pytest.raises(AssertionError, match="whole rounds"):
+        trainer.snapshot()
 
 
 def test_a_worker_takes_what_another_origin_has_saved():

@@ -97,7 +97,7 @@ def test_local_steps_go_on_while_an_overlapped_offer_is_open():
 
 def test_a_foreign_offer_is_refused():
     with pytest.raises(PeerError):
-        trainer_of().take(numpy.zeros(12, dtype=numpy.uint8), bytes(32))
+        trainer_of().take(numpy.zeros(12, dtype=numpy.uint8), bytes(32), may_be_far=True)
 
 
 def test_an_exported_model_is_the_trained_one(tmp_path):

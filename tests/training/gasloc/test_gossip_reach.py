@@ -3,9 +3,10 @@ import torch
 from dense_gossip import arrived, exchange, mix, random_WF, tensors, weights_of
 
 from seedflood.training.gasloc import encodings
-from seedflood.training.gasloc.exchange import FreshDifference, KeptDifference
+from seedflood.training.gasloc.encodings import pieces_of
+from seedflood.training.gasloc.exchange import Difference
 from seedflood.training.gasloc.outer import Outer, OuterSettings, Term
-from seedflood.training.gasloc.reach import CLOSING
+from seedflood.training.gasloc.reach import WIDE
 
 BOUNDED = OuterSettings(is_bounded=True)
 PIECE = 4 * encodings.BLOCK
@@ -27,15 +28,11 @@ def outer_of(values_F, settings=BOUNDED):
     return Outer(values_F, settings, STARTS)
 
 
-def differing(difference_F):
-    return KeptDifference(difference_F.numpy())
-
-
 def pulled(outer, theirs_F, weight=0.5, **options):
     """How far a round moves this host that mixes with a partner who tells these numbers."""
     offer, other = outer.propose(), Outer(theirs_F.clone(), OuterSettings())
     before_F = outer.values_F.clone()
-    outer.mix([Term(weight, FreshDifference(offer, arrived(other.propose())))], **options)
+    outer.mix([Term(weight, Difference(offer, arrived(other.propose())))], **options)
     return outer.values_F - before_F
 
 
@@ -115,8 +112,8 @@ def test_closing_rounds_reach_further():
     values_F = torch.zeros(NUMBERS)
     outer = outer_of(values_F)
     values_F += 1
-    change_F = pulled(outer, torch.full((NUMBERS,), 100.0), width=CLOSING)
-    assert change_F.tolist() == pytest.approx([0.5 * CLOSING] * NUMBERS)
+    change_F = pulled(outer, torch.full((NUMBERS,), 100.0), width=WIDE)
+    assert change_F.tolist() == pytest.approx([0.5 * WIDE] * NUMBERS)
 
 
 def test_what_an_encoding_leaves_out_is_no_distance():
@@ -128,24 +125,6 @@ def test_what_an_encoding_leaves_out_is_no_distance():
             value_F += 1e-6
         exchange(outers, weights_of("path", 2))
     assert (values[0] - values[1]).abs().max() < 0.002
-
-
-@pytest.mark.parametrize("encoding", ["float32", "bfloat16"])
-def test_a_part_that_is_added_late_is_clipped_as_in_its_round(encoding):
-    settings = OuterSettings(encoding=encoding, is_bounded=True)
-    courses = []
-    for is_late in (False, True):
-        values_F = torch.zeros(NUMBERS)
-        outer = outer_of(values_F, settings)
-        values_F += 0.5
-        outer.propose()
-        term = Term(0.5, differing(torch.linspace(-3, 3, NUMBERS)))
-        outer.mix([] if is_late else [term])
-        if is_late:
-            outer.correct(term)
-        courses.append(values_F)
-    assert courses[0].abs().max() > 0.5
-    torch.testing.assert_close(*courses)
 
 
 def test_a_run_that_is_not_bounded_mixes_all_of_it():
@@ -165,3 +144,20 @@ def test_several_partners_are_clipped_one_by_one():
         outer.propose()
     mix(outers, weights_of("complete", 3))
     assert (values[0] - before_F - 0.1).abs().max() <= 0.1 * 2 / 3 + 1e-4
+
+
+@pytest.mark.parametrize(("away", "is_near"), [(3.9, True), (4.1, False)])
+def test_a_replica_is_near_that_is_within_four_reaches_in_all_tensors_together(away, is_near):
+    values_F = torch.zeros(NUMBERS)
+    outer = outer_of(values_F)
+    values_F += 1
+    outer.propose()
+    outer.mix([])
+    theirs_F = values_F.clone()
+    theirs_F[0] += away * NUMBERS**0.5  # all of it in one number of one tensor
+    assert outer.is_near(lambda index: theirs_F[pieces_of(NUMBERS)[index]]) == is_near
+
+
+def test_with_momentum_any_replica_is_near():
+    outer = outer_of(torch.zeros(NUMBERS), OuterSettings(gamma=0.5))
+    assert outer.is_near(lambda index: torch.full((NUMBERS,), 100.0)[pieces_of(NUMBERS)[index]])

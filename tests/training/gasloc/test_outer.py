@@ -5,7 +5,7 @@ from dense_gossip import arrived, dense_rounds, exchange, mix, random_WF, tensor
 
 from seedflood.protocol.gasloc.matching import weight
 from seedflood.training.gasloc import encodings
-from seedflood.training.gasloc.exchange import FreshDifference, KeptDifference
+from seedflood.training.gasloc.exchange import Difference
 from seedflood.training.gasloc.outer import PLAIN, Outer, OuterSettings, Term
 from study.methods.follower import Follower, average
 
@@ -218,7 +218,7 @@ def test_the_distance_is_relative_to_the_parameters():
     ours_F, theirs_F = torch.full((32,), 2.0), torch.full((32,), 3.0)
     outer, other = Outer(ours_F, PLAIN), Outer(theirs_F, PLAIN)
     outer.propose()
-    mixed = outer.mix([Term(0.5, FreshDifference(outer.offer, arrived(other.propose())))])
+    mixed = outer.mix([Term(0.5, Difference(outer.offer, arrived(other.propose())))])
     assert mixed.distance == pytest.approx(0.5)
     assert torch.equal(ours_F, torch.full((32,), 2.5))
 
@@ -238,47 +238,3 @@ def test_one_offer_is_open_at_a_time():
     outer.propose()
     with pytest.raises(AssertionError, match="an offer is open"):
         outer.propose()
-
-
-def kept(outer, other):
-    """The difference of two open offers, as it comes back from a disk."""
-    return KeptDifference(numpy.concatenate(list(FreshDifference(outer.offer, arrived(other.offer)).checked())))
-
-
-@pytest.mark.parametrize("encoding", ["float32", "bfloat16", "uint8"])
-def test_what_was_kept_mixes_as_what_has_just_arrived(encoding):
-    settings = OuterSettings(gamma=0.5, encoding=encoding)
-    courses = []
-    for is_kept in (False, True):
-        values = tensors(random_WF(2, NUMBERS, 1))
-        one, other = (Outer(value_F, settings) for value_F in values)
-        values[0] += 0.25
-        one.propose()
-        other.propose()
-        difference = kept(one, other) if is_kept else FreshDifference(one.offer, arrived(other.offer))
-        one.mix([Term(0.5, difference)])
-        courses.append(values[0])
-    assert torch.equal(*courses)
-
-
-@pytest.mark.parametrize("eta", [1.0, 0.5])
-@pytest.mark.parametrize("when", ["between rounds", "while steps are taken", "while an offer is open"])
-def test_a_pull_that_is_known_late_counts_in_full_and_is_no_local_progress(when, eta):
-    """One step of 4 in a round that has nobody, and a pull of 1 from the round before."""
-    values_F = torch.zeros(16)
-    outer = Outer(values_F, OuterSettings(eta=eta))
-    late = Term(0.25, KeptDifference(numpy.full(16, -4.0, dtype=numpy.float32)))
-    if when == "between rounds":
-        outer.correct(late)
-    values_F += 4
-    if when == "while steps are taken":
-        outer.correct(late)
-    payload = bytes(outer.propose().read(0, 64))
-    if when == "while an offer is open":
-        outer.correct(late)
-    assert outer.offer.read(0, 64) == payload
-    outer.mix([])
-    assert values_F.tolist() == outer.anchor_F.tolist() == [4 * eta + 1] * 16
-    outer.propose()
-    outer.mix([])
-    assert values_F.tolist() == [4 * eta + 1] * 16

@@ -13,7 +13,7 @@ from seedflood.host.compute import Compute
 from seedflood.host.compute_thread import ComputeThread
 from seedflood.host.driver import Driver
 from seedflood.host.engine import Engine, Shell
-from seedflood.host.gasloc.files import Incoming, KeptParts
+from seedflood.host.gasloc.files import Incoming
 from seedflood.host.gasloc.tokens import Tokens
 from seedflood.host.gasloc.work import Resumed, Trouble, Work
 from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, RESULT_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
@@ -42,7 +42,7 @@ COPY_FACTOR, COPY_BYTES_SPARE = 9, 1 << 24
 
 CHECKPOINT_STEPS = 5
 """A checkpoint comes with each round, or if rounds are shorter with so many local steps: it takes as long as several of
-these. What is exchanged until the next one stays on the disk."""
+these."""
 
 _log = structlog.stdlib.get_logger("seedflood")
 
@@ -79,10 +79,9 @@ class GaslocEngine(Engine):
         self.trainer = trainer
         self._settings = settings
         self._compute = compute
-        folder = state / GASLOC_FOLDER
-        self._incoming = Incoming(folder / "incoming")
-        kept, snapshots = KeptParts(folder / "kept"), Snapshots(state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT)
-        self._work = Work(trainer, self._incoming, kept, snapshots, settings.run.run_id())
+        self._incoming = Incoming(state / GASLOC_FOLDER / "incoming")
+        snapshots = Snapshots(state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT)
+        self._work = Work(trainer, self._incoming, snapshots, settings.run.run_id())
         self._tokens = Tokens(trainer.task.tokens_per_batch * settings.run.gasloc.local_steps)
         self._distance = 0.0
 

@@ -1,10 +1,8 @@
-"""A host's files beside journal and checkpoints: contents that arrive, and differences that are kept of them.
+"""A host's files beside journal and checkpoints: contents that arrive.
 
 `incoming/` has one file per content, named by who sends it and by its digest. It grows as chunks arrive, so a transfer
 that was given up can go on where it stopped. Nothing in it outlives the process: after a power failure the end of a
-file may be anything, and who had sent it would be taken for a liar. `kept/` has the difference of ours and theirs for
-each partner and round whose outcome may still count: float32 numbers as in memory, then their CRC-32. It is on the disk
-before the partner hears that we are prepared.
+file may be anything, and who had sent it would be taken for a liar.
 
 Files are read and written piece by piece, and none is mapped, so an exchange needs hardly any memory.
 """
@@ -13,8 +11,7 @@ import contextlib
 import errno
 import os
 import weakref
-import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,20 +20,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from seedflood import durable
 from seedflood.protocol.gasloc.transfer import Sink
 from seedflood.protocol.origin import OriginId
 from seedflood.storage.disk import disk_errors
 
-PIECE_BYTES = 1 << 20
-"""How many bytes are read at once."""
-
-_CHECK_BYTES = 4
-
 LEFT_MAX = 4
 """How many files of contents that did not come to an end are kept, to go on with one of them."""
-
-Numbers = NDArray[np.float32]
 
 
 class _Descriptor:
@@ -133,50 +122,6 @@ class StoredArray(Generic[Item]):
         if os.preadv(self._file.number, [found.data.cast("B")], start * self._dtype.itemsize) < found.nbytes:
             raise OSError("the file is shorter than it was")
         return found
-
-
-class KeptParts:
-    """Differences by partner and round. Raises JournalError, DiskFullError."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with disk_errors(folder, "open", "folder"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def keep(self, round_: int, partner: OriginId, pieces: Iterable[Numbers]) -> None:
-        """Writes a difference durably. If the iterator of pieces raises, nothing is kept."""
-        path = self._path(round_, partner)
-        with disk_errors(path, "write", "file"), durable.draft(path) as draft, draft.open("wb") as file:
-            check = 0
-            for piece in pieces:
-                check = zlib.crc32(piece.data, check)
-                file.write(piece.data)
-            file.write(check.to_bytes(_CHECK_BYTES, "big"))
-
-    def load(self, round_: int, partner: OriginId, numbers: int) -> StoredArray[np.float32] | None:
-        """A difference; None if it is not there, or fails its checksum."""
-        path = self._path(round_, partner)
-        try:
-            if path.stat().st_size != 4 * numbers + _CHECK_BYTES:
-                return None
-            stored, check = StoredArray(path, np.uint8, 4 * numbers + _CHECK_BYTES), 0
-            for start in range(0, 4 * numbers, PIECE_BYTES):
-                check = zlib.crc32(stored[start : min(start + PIECE_BYTES, 4 * numbers)].data, check)
-            expected = int.from_bytes(stored[4 * numbers :].tobytes(), "big")
-            return StoredArray(path, np.float32, numbers) if check == expected else None
-        except OSError:
-            return None
-
-    def drop(self, round_: int, partner: OriginId) -> None:
-        remove([self._path(round_, partner)])
-
-    def drop_others(self, wanted: Collection[tuple[int, OriginId]]) -> None:
-        """Deletes all but these (round, partner). The node may not know of what was kept right before a crash."""
-        names = {self._path(*one).name for one in wanted}
-        remove([path for path in self._folder.iterdir() if path.name not in names])
-
-    def _path(self, round_: int, partner: OriginId) -> Path:
-        return self._folder / f"{round_:012d}-{partner.to_bytes(8, 'big').hex()}"
 
 
 class FileContent:

@@ -1,7 +1,7 @@
 """What the orders of a node that trains by GASLoC mean to a trainer and its files.
 
-What is kept, mixed or written is exactly what the node means, for orders are carried out one after the other. Local
-steps are many short jobs: other orders run between them, and a node that is told to leave need not wait.
+What is mixed or written is exactly what the node means, for orders are carried out one after the other. Local steps are
+many short jobs: other orders run between them, and a node that is told to leave need not wait.
 """
 
 import contextlib
@@ -15,15 +15,14 @@ import numpy as np
 
 from seedflood.errors import ConfigError, DiskFullError, PeerError
 from seedflood.host.compute import Done
-from seedflood.host.gasloc.files import FileContent, Incoming, KeptParts, StoredArray, path_of, remove
+from seedflood.host.gasloc.files import FileContent, Incoming, StoredArray, path_of, remove
 from seedflood.protocol.gasloc import orders
 from seedflood.protocol.gasloc.node import GaslocNode
-from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.origin import STEP_MAX
 from seedflood.storage.snapshots import Facts, Snapshots, load, load_digest, load_facts
 from seedflood.training.gasloc.encodings import EncodingName
-from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import Term
-from seedflood.training.gasloc.reach import CLOSING
+from seedflood.training.gasloc.reach import WIDE
 from seedflood.training.gasloc.trainer import Trainer
 
 PIECE_SECONDS = 1.0
@@ -53,30 +52,22 @@ class Work:
 
     node: GaslocNode
 
-    def __init__(
-        self, trainer: Trainer, incoming: Incoming, kept: KeptParts, snapshots: Snapshots, run_id: bytes
-    ) -> None:
+    def __init__(self, trainer: Trainer, incoming: Incoming, snapshots: Snapshots, run_id: bytes) -> None:
         """snapshots: the checkpoints. run_id: of the run to which they belong."""
         self._trainer = trainer
-        self._incoming, self._kept, self._snapshots = incoming, kept, snapshots
+        self._incoming, self._snapshots = incoming, snapshots
         self._run_id = run_id.hex()
         self._piece = 1
         """How many local steps one job takes."""
-        self._numbers = len(trainer.worker.flat.values_F)
 
     def begin(self, order: orders.Order) -> Callable[[], Done]:
         """What the compute thread is to do. Called on the loop."""
-        match order:
-            case orders.Restore():
-                return partial(self._restore, self.node.needed())
-            case orders.Mix():
-                return partial(self._mix, order, self._incoming.all())
+        if isinstance(order, orders.Mix):
+            return partial(self._mix, order, self._incoming.all())
         carry_out: Mapping[type[orders.Order], Callable[[Any], Done]] = {
+            orders.Restore: self._restore,
             orders.TakeLocalSteps: self._take_steps,
             orders.Encode: self._encode,
-            orders.Keep: self._keep,
-            orders.Correct: self._correct,
-            orders.Drop: self._drop,
             orders.Publish: lambda _: Done(orders.Ready(self._trainer.content())),
             orders.Take: self._take,
             orders.KeepCheckpoint: self._keep_checkpoint,
@@ -87,25 +78,16 @@ class Work:
 
     # To begin
 
-    def _restore(self, needed: set[tuple[int, OriginId]]) -> Done:
-        self._kept.drop_others(needed)
+    def _restore(self, _: orders.Restore) -> Done:
         snapshot = self._snapshots.load_latest(self._is_usable)
         if snapshot is None:
-            return Done(orders.Restored(0, 0))
+            return Done(orders.Restored(None))
         self._trainer.restore(snapshot.arrays, snapshot.facts)
-        self._close_offer(snapshot.facts)
-        numbers = orders.Restored(int(snapshot.facts["serial"]), int(snapshot.facts["next_round"]))
-        return Done(numbers, [Resumed("checkpoint", self._trainer.worker.step)])
+        restored = orders.Restored(int(snapshot.facts["next_round"]))
+        return Done(restored, [Resumed("checkpoint", self._trainer.worker.step)])
 
     def _is_usable(self, facts: Facts) -> bool:
         return facts.get("run_id") == self._run_id and self._trainer.is_restorable(facts)
-
-    def _close_offer(self, facts: Facts) -> None:
-        """If the checkpoint was made during an exchange, ends that round without partners. What was mixed with partners
-        is added separately (`Correct`)."""
-        if self._trainer.outer.offer is not None:
-            is_closing = self.node.rules.is_closing(int(facts["next_round"]) - 1)
-            self._trainer.outer.mix([], has_momentum=not is_closing)
 
     # Rounds
 
@@ -125,74 +107,47 @@ class Work:
             )
         return Done(orders.Encoded(self._trainer.outer.propose(cast(EncodingName, order.encoding))))
 
-    def _keep(self, order: orders.Keep) -> Done:
-        """Were these the offered bytes, and are they kept? Nobody hears of it if there is no space: then the round ends
-        without the partner."""
-        path, trainer, is_right = path_of(order.sink), self._trainer, True
-        try:
-            difference = trainer.difference(StoredArray(path, np.uint8, order.sink.held), order.digest)
-            self._kept.keep(order.round, order.partner, difference.checked())
-        except (PeerError, ValueError):
-            is_right = False
-        except DiskFullError:
-            return Done(None, [Trouble("parameters of a partner were not kept", "no space on the disk")])
-        finally:
-            remove([path])
-        return Done(orders.KeptPart(order.round, order.partner, order.digest, is_right))
-
     def _mix(self, order: orders.Mix, left: Collection[Path]) -> Done:
         """left: files of this round or of an earlier life, which are deleted afterwards. Later files belong to the next
         round."""
-        found = [self._term(order.round, partner, weight) for partner, weight in order.partners]
-        terms = [one for one in found if one is not None]
-        width = self._width(order.round) * order.left
+        terms, refused = [], []
+        for share in order.partners:
+            payload = StoredArray(path_of(share.sink), np.uint8, share.sink.held)
+            try:
+                difference = self._trainer.difference(payload, share.digest)
+            except PeerError:
+                refused.append(share.partner)
+            else:
+                terms.append(Term(share.weight, difference))
+        width = WIDE if self.node.rules.is_closing(order.round) else 1.0
         mixed = self._trainer.outer.mix(terms, has_momentum=order.has_momentum, width=width)
         remove(left)
-        return Done(None, [*_lost(len(found) - len(terms)), mixed])
-
-    def _correct(self, order: orders.Correct) -> Done:
-        term = self._term(order.round, order.partner, order.weight)
-        if term is not None:
-            self._trainer.outer.correct(term, width=self._width(order.round))
-        return Done(None, _lost(int(term is None)))
-
-    def _drop(self, order: orders.Drop) -> Done:
-        self._kept.drop(order.round, order.partner)
-        return Done()
-
-    def _width(self, round_: int) -> float:
-        """How many times our reach a partner's parameters may be away in this round."""
-        return CLOSING if self.node.rules.is_closing(round_) else 1.0
-
-    def _term(self, round_: int, partner: OriginId, weight: float) -> Term | None:
-        difference = self._kept.load(round_, partner, self._numbers)
-        if difference is None:
-            return None
-        return Term(weight, KeptDifference(difference, self._trainer.base.device))
+        return Done(orders.RoundMixed(tuple(refused)), [mixed])
 
     # The end
 
     def _take(self, order: orders.Take) -> Done:
         path, trainer = path_of(order.sink), self._trainer
+        payload = StoredArray(path, np.uint8, order.sink.held)
         try:
-            trainer.take(StoredArray(path, np.uint8, order.sink.held), order.digest)
+            is_taken = trainer.take(payload, order.digest, may_be_far=order.is_backed)
         except PeerError:
             return Done(orders.Taken(None))
         finally:
             remove([path])
-        return Done(orders.Taken(trainer.content()))
+        return Done(orders.Taken(trainer.content()) if is_taken else orders.Taken(None, is_far=True))
 
     # Checkpoints, and copies of them
 
     def _keep_checkpoint(self, order: orders.KeepCheckpoint) -> Done:
         arrays, facts = self._trainer.snapshot()
-        facts |= {"run_id": self._run_id, "serial": str(order.serial), "next_round": str(order.round)}
+        facts |= {"run_id": self._run_id, "next_round": str(order.round)}
         try:
-            self._snapshots.save(order.serial, arrays, facts)
-        except DiskFullError as error:  # the one before it stays, and so does all that was kept since
-            unwritten = orders.Checkpointed(order.serial, is_written=False)
+            self._snapshots.save(order.round, arrays, facts)
+        except DiskFullError as error:  # the one before it stays
+            unwritten = orders.Checkpointed(order.round, is_written=False)
             return Done(unwritten, [Trouble("no checkpoint was written", str(error))])
-        return Done(orders.Checkpointed(order.serial))
+        return Done(orders.Checkpointed(order.round))
 
     def _open_copy(self, order: orders.OpenCopy) -> Done:
         if (path := self._snapshots.newest()) is not None:
@@ -218,11 +173,4 @@ class Work:
         """Loads a copy, if it is usable. Raises one of `UNFIT` if the file is not a checkpoint."""
         arrays, facts = load(path)
         is_usable = 0 <= int(facts["step"]) <= STEP_MAX and self._is_usable(facts)
-        if not is_usable or not self._trainer.adopt(arrays, facts):
-            return False
-        self._close_offer(facts)
-        return True
-
-
-def _lost(parts: int) -> list[Trouble]:
-    return [Trouble("a part of an exchange is lost", "the disk does not hold what was kept")] if parts else []
+        return is_usable and self._trainer.adopt(arrays, facts)

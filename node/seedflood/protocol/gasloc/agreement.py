@@ -2,15 +2,18 @@
 
 It states its own replica, waits until all have stated one (`final_wait`), takes the one that is chosen (`choice`) from
 a neighbour that has it (`copies`), and stays for those that still need it.
+
+A host ends when all that it can reach state what it holds, or after its patience; then its log says who holds what
+else. Those that have come to the closing rounds, and are away, have `patience_seconds` to come back. So replicas are
+unequal only where the swarm was cut apart for longer than that, or lied to (`choice`).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.final_wait import FinalWait
-from seedflood.protocol.gasloc.ledger import Ledger
-from seedflood.protocol.gasloc.orders import Drop, KeepCheckpoint, Publish
+from seedflood.protocol.gasloc.orders import KeepCheckpoint, Publish, Taken
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
@@ -23,13 +26,13 @@ from seedflood.protocol.swarm.presence import Presence
 
 @dataclass(eq=False, repr=False)
 class Agreement:
-    """choice, wait: whose replica is taken, and who is waited for before. since: when we came to the end, or began to
-    seek the replica of a further author. is_publishing: is our own being encoded? has_result: do we have the replica
-    with which all end? aim: the one that we fetch. last_serial: of the checkpoint at the end.
+    """choice, wait: whose replica is taken, and who is waited for before. since: when we came to the end, began to seek
+    another replica, or had what we sought. is_publishing: is our own being encoded? has_result: do we have the replica
+    with which all end? aim: the one that we fetch.
 
-    _stands: may our own be the one with which all end? _sought: those who answer for replicas that we have given time
-    to, no more than the run has clients. _moved_at: when what most of the others hold was last on its way to us.
-    _is_alone: could nobody give it to us?
+    _stands: may our own be the one with which all end? _moved_at: when a part of a replica came last. _come_near: the
+    digest of the last one that a neighbour came to have. _is_late: have
+    hosts kept different replicas for too long? _is_alone: could nobody give us what most of the others hold?
     """
 
     _rules: GaslocRules
@@ -37,18 +40,17 @@ class Agreement:
     _presence: Presence
     _pace: Pace
     _life: Lifecycle
-    _ledger: Ledger
     _talk: Conversation
     _outbox: Outbox[Outputs]
     since: float = 0.0
     is_publishing: bool = False
     has_result: bool = False
     aim: Result | None = None
-    last_serial: int = 0
     _moved_at: float = 0.0
+    _come_near: bytes = b""
     _stands: bool = False
+    _is_late: bool = False
     _is_alone: bool = False
-    _sought: set[OriginId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._patience = self._habits.patience
@@ -70,7 +72,7 @@ class Agreement:
         if self.is_publishing or self._fetch.is_adopting:
             return
         if self._stands and self.choice.ours is None:
-            self._state_ours(now)
+            self._order_publish()
         elif not self._is_waiting_for_all(now):
             self._take_the_chosen(now)
 
@@ -90,12 +92,16 @@ class Agreement:
         author = known.author if known is not None and known.digest == content.digest else self._presence.ours.origin
         self._state(Result(author, content.digest), content)
 
-    def taken(self, content: Content | None) -> None:
-        """What we fetched has replaced ours; None: it was not what was stated."""
-        self._fetch.adopted(is_right=content is not None)
+    def taken(self, answer: Taken) -> None:
+        """What we fetched has replaced ours, or was refused, or was not what was stated."""
         aim, self.aim = self.aim, None
-        if content is not None and aim is not None:
-            self._state(aim, content)
+        self._fetch.adopted(is_right=answer.content is not None or answer.is_far)
+        if answer.is_far and aim is not None:
+            self.choice.refuse(aim.author)
+            name = self._presence.membership.name(aim.author)
+            self._outbox.tell("a replica for the end is too far from ours", "warning", author=name)
+        if answer.content is not None and aim is not None:
+            self._state(aim, answer.content)
         elif self.choice.ours is not None and self._life.phase is not Phase.LEFT:
             self._order_publish()  # ours, which was withdrawn
 
@@ -105,15 +111,7 @@ class Agreement:
         if self._life.phase is not Phase.LEFT:
             self._presence.declare()
 
-    def _state_ours(self, now: float) -> None:
-        """What is in doubt is waited for: if it counts, it is still added."""
-        is_patient = now < self.since + self._patience.linger_seconds
-        if not (self._ledger.doubts() and is_patient):
-            self._order_publish()
-
     def _order_publish(self) -> None:
-        for partner, round_ in self._ledger.replaced():
-            self._outbox.order(Drop(round_, partner))
         self.is_publishing = True
         self._outbox.order(Publish())
 
@@ -124,33 +122,34 @@ class Agreement:
         return True
 
     def _take_the_chosen(self, now: float) -> None:
-        aim = self._find_aim(now)
+        aim, ours = self._find_aim(now), self.choice.ours
         if aim is not None:
             self._fetch_result(aim, now)
-        elif self.choice.ours is not None:
+        elif ours is not None:
             self._finish(now)
-        else:  # nobody here holds anything with which to end
+        elif not self.choice.is_any_stated() or now >= self._alone_at:  # nobody gives us anything with which to end
             self._stands = True
             self._order_publish()
 
     def _find_aim(self, now: float) -> Result | None:
-        """What we are to take; None: we end with what we have."""
+        """What we are to take; None: we keep what we have."""
+        is_idle = self._life.phase is Phase.FINISHING or self.choice.ours is None
+        if is_idle and now >= self.since + self._patience.linger_seconds:
+            self._is_late = True
         while not self._is_alone:
-            aim, ours = self.choice.find(now, moving=self._fetch.moving), self.choice.ours
+            moving, ours = self._fetch.moving, self.choice.ours
+            aim = self.choice.find(now, moving=moving, is_late=self._is_late)
             if aim is None or (ours is not None and aim.digest == ours.digest):
                 break
-            host = self.choice.answers_for(aim)
-            is_new = host not in self._sought and len(self._sought) < self._rules.clients
-            if is_new and self.choice.holders(aim):
-                self._sought.add(host)
-                self.since = now
-            moving = self._fetch.moving
-            if moving is not None and moving == self.choice.made():
+            self.aim = aim
+            if moving == aim.digest:
                 self._moved_at = now
-            may_come = moving is not None or self.choice.is_on_its_way(aim, now)
-            if self._life.phase is Phase.FINISHING or now < self._alone_at or may_come:
+            if self._come_near != aim.digest and self.choice.holders(aim):
+                self._come_near, self.since = aim.digest, now
+            if self._life.phase is Phase.FINISHING or now < self._alone_at:
                 return aim
-            if not self.choice.give_up(aim, now):
+            self.since = now  # the next one has as long
+            if not self.choice.give_up(aim):
                 self._is_alone = True
                 self._outbox.tell(
                     "ends with what it has: nobody gives it the replica with which the others end", "warning"
@@ -161,13 +160,16 @@ class Agreement:
         if self._life.phase is Phase.FINISHING:
             self._life.enter(Phase.CHOOSING)
             self.since = now
-        self.aim = aim
+        self._fetch.is_backed = self._is_late or self.choice.is_backed(aim)
         self._fetch.advance(dict.fromkeys(self.choice.holders(aim), 0), now, aim.digest)
 
     @property
     def _alone_at(self) -> float:
-        """Until when we wait for somebody who has the replica with which all end."""
-        return max(self.since, self._moved_at) + self._patience.start_seconds + self._patience.linger_seconds
+        """Until when we wait for somebody who has the replica with which all end: longer while no neighbour has it."""
+        patience_seconds = self._patience.start_seconds + self._patience.linger_seconds
+        if self.aim is not None and not self.choice.holders(self.aim):
+            patience_seconds += self.choice.way_seconds(self.aim.author)
+        return max(self.since, self._moved_at) + patience_seconds
 
     @property
     def _end_at(self) -> float:
@@ -180,8 +182,7 @@ class Agreement:
             self._life.enter(Phase.FINISHING)
             self._fetch.end()
             self.since, self.has_result = now, not self._is_alone
-            self.last_serial = self._ledger.take_serial()
-            self._outbox.order(KeepCheckpoint(self.last_serial, self._rules.rounds))
+            self._outbox.order(KeepCheckpoint(self._rules.rounds))
             self._talk.tell_progress()
         is_wanted = self.awaited(now) or self._serve.peers
         if is_wanted and now < self._end_at:

@@ -8,8 +8,12 @@ The others have reached a round when half of the swarm has: a single neighbour c
 hosts, but no longer than a start may take. A host that starts again states no rounds until it takes part, so meanwhile
 its last word counts; else hosts that all start again would take the run for a new one.
 
-A run ends with closing rounds (`closing`), before which all wait for those that still train, and then with one replica
-for all (`choice`), before which all wait for each other again.
+A run ends with three closing rounds, exchanges with all neighbours without local steps, before which all wait for
+those that still train. They bring replicas near each other. Then all end with one replica (`choice`), before which they
+wait for each other again.
+
+A checkpoint holds whole rounds. Who starts again goes on from its last one, without what it has mixed since: that moves
+the mean of all replicas, as if these pairs had mixed at the other end alone (`exchange`).
 """
 
 from collections.abc import Mapping
@@ -18,32 +22,26 @@ from dataclasses import replace
 from seedflood.protocol.gasloc import orders
 from seedflood.protocol.gasloc.agreement import Agreement
 from seedflood.protocol.gasloc.carrier import Carrier
-from seedflood.protocol.gasloc.closing import closing_rounds, distance_left
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch, Serve
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.joining import Joining
-from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.messages import Progress
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.phase import Lifecycle, Phase
 from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.sight import figures_of, find_blockers, words_of
-from seedflood.protocol.gasloc.statement import Stated, known_graph, rounds_of
+from seedflood.protocol.gasloc.statement import Stated, rounds_of
 from seedflood.protocol.gasloc.transfer import Content, Sinks
 from seedflood.protocol.gasloc.trust import Trust
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.swarm.algorithm import Algorithm
-from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Hello, Member
 from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.standstill import Standstill
 from seedflood.protocol.view import Blocker, View
-
-CLOSING_CHECKPOINT_ROUNDS = 8
-"""Between two checkpoints while nothing is learned."""
 
 BEHIND_ROUNDS = 2
 """A host that is this many rounds behind jumps to the round of the others: half of the swarm has exchanged the next
@@ -57,9 +55,7 @@ class Gasloc(Algorithm):
 
     Work. is_computing: do we wait for the compute side? _asked_at: when local steps were ordered last, and how many.
     _ahead: local steps of the next round that are done, or being done, while this one is exchanged. _checkpoint_at: the
-    round of the last checkpoint.
-
-    _closing_end: the round after our last closing one; None before the first.
+    round of the last checkpoint. _has_met: have all come to the closing rounds, or were waited for?
     """
 
     has_spoken = False
@@ -70,16 +66,15 @@ class Gasloc(Algorithm):
         bounds = habits.bounds
         self.round = 0
         self.life = Lifecycle()
-        self.ledger = Ledger(outbox)
         self.pace = Pace(bounds, presence.delays)
         self.carrier = Carrier(presence.neighbours, sinks, outbox, bounds.chunk_bytes)
         self.trust = Trust(presence, outbox)
-        self.exchange = Exchange(rules, bounds, presence, self.pace, self.ledger, self.carrier, self.trust, outbox)
+        self.exchange = Exchange(rules, bounds, presence, self.pace, self.carrier, self.trust, outbox)
         self.serve = Serve(bounds, self.carrier, outbox)
         self.fetch = Fetch(rules, bounds, presence.neighbours, self.carrier, self.trust, self.serve, outbox)
         self.talk = Conversation(rules, presence, self.carrier, self.exchange, self.fetch, self.serve, self._where)
         self.joining = Joining(rules, habits.patience, presence, self.talk, self.fetch)
-        self.agreement = Agreement(rules, habits, presence, self.pace, self.life, self.ledger, self.talk, outbox)
+        self.agreement = Agreement(rules, habits, presence, self.pace, self.life, self.talk, outbox)
         self._rules = rules
         self._presence = presence
         self._outbox = outbox
@@ -89,7 +84,7 @@ class Gasloc(Algorithm):
         """Was there no space for the checkpoint of our result?"""
         self._ahead = self._checkpoint_at = 0
         self._asked_at = (0.0, 0)
-        self._closing_end: int | None = None
+        self._has_met = False
         self._now = 0.0
         self._standstill = Standstill()
         self.shown: dict[str, float] = {}
@@ -105,7 +100,8 @@ class Gasloc(Algorithm):
         self.joining.hear_of_past(member)
 
     def state(self) -> bytes:
-        return Stated(self.round, self.pace.slow, self.agreement.choice.ours).packed()
+        choice = self.agreement.choice
+        return Stated(self.round, self.pace.slow, choice.ours, tuple(choice.refused)).packed()
 
     def _where(self) -> Progress:
         """How far we are, as neighbours are told."""
@@ -143,24 +139,25 @@ class Gasloc(Algorithm):
 
     def recall(self, records: Mapping[bytes, bytes], now: float) -> None:
         self._now = now
-        self.ledger.recall(records)
         self.joining.recall(now)
         self._presence.declare(first_step=STEP_MAX)
         self._outbox.order(orders.Restore())
 
-    def _restored(self, serial: int, round_: int) -> None:
-        self.is_restored, self.joining.has_parameters = True, serial > 0
-        self.agreement.has_result = round_ >= self._rules.rounds
-        self.round = max(round_, self.ledger.last_round + 1)
-        for partner, entry in self.ledger.restored(serial):
-            self._outbox.order(orders.Correct(entry.round, partner, entry.weight))
+    def _restored(self, round_: int | None) -> None:
+        self.is_restored, self.joining.has_parameters = True, round_ is not None
+        self.round = round_ or 0
+        self.agreement.has_result = self.round >= self._rules.rounds
 
     def leave(self) -> None:
         if self.life.phase is Phase.LEFT:
             return
+        is_encoding = self.life.phase is Phase.EXCHANGING and self.is_computing
         if self.exchange.is_open:
             self.exchange.abandon(self._now)
             self._mix(self._now)
+            self.round += 1
+        elif is_encoding:
+            self._order_mix(())
             self.round += 1
         if self.life.is_active:
             self._keep_checkpoint(self.round)
@@ -185,24 +182,24 @@ class Gasloc(Algorithm):
 
     def answer(self, answer: orders.Answer, now: float) -> None:
         match answer:
-            case orders.Restored(serial, round_):
-                self._restored(serial, round_)
+            case orders.Restored(round_):
+                self._restored(round_)
             case orders.Stepped():
                 self._stepped(now)
             case orders.Encoded(content):
                 self._encoded(content, now)
-            case orders.KeptPart(round_, partner, digest, is_right):
-                self.exchange.kept(round_, partner, digest, is_right=is_right)
-            case orders.Checkpointed(serial, is_written):
-                self._checkpointed(serial, is_written=is_written)
+            case orders.RoundMixed(refused):
+                self.exchange.refused(refused)
+            case orders.Checkpointed(round_, is_written):
+                self._checkpointed(round_, is_written=is_written)
             case orders.Opened(peer, copy, round_):
                 self.serve.opened(peer, copy, round_, now)
             case orders.Adopted(is_right):
                 self._adopted(is_right=is_right)
             case orders.Ready(content):
                 self.agreement.published(content)
-            case orders.Taken(result):
-                self.agreement.taken(result)
+            case orders.Taken():
+                self.agreement.taken(answer)
 
     def _stepped(self, now: float) -> None:
         asked_at, count = self._asked_at
@@ -219,32 +216,24 @@ class Gasloc(Algorithm):
         self.is_computing = False
         if not self.life.is_active:
             return
-        rounds = CLOSING_CHECKPOINT_ROUNDS if self._rules.is_closing(self.round) else self._checkpoint_rounds
-        if self.round + 1 - self._checkpoint_at >= rounds:
-            self._keep_checkpoint(self.round + 1)
         self.exchange.begin(self.round, content, now)
         self._ahead = min(self._rules.delay_steps, self._steps_of(self.round + 1))
         if self._ahead:
             self._take_steps(self.round + 1, self._ahead, now)
 
-    def _checkpointed(self, serial: int, *, is_written: bool) -> None:
+    def _checkpointed(self, round_: int, *, is_written: bool) -> None:
         """Once our result is on the disk we state that we have ended. So hosts that go on
         with another run leave nobody behind. A later checkpoint stands for one that a full disk did not take, but no
         later one comes for the result."""
-        is_result = self.life.is_over and serial >= self.agreement.last_serial
+        is_result = self.life.is_over and round_ >= self._rules.rounds
         if not is_written:
             self._is_result_unwritten |= is_result
-            return
-        for partner, round_ in self.ledger.checkpointed(serial):
-            self._outbox.order(orders.Drop(round_, partner))
-        if is_result and not self._presence.ours.has_left:
+        elif is_result and not self._presence.ours.has_left:
             self._presence.declare(last_step=self._rules.steps - 1)
 
     def _adopted(self, *, is_right: bool) -> None:
         self.fetch.adopted(is_right=is_right)
         if is_right:
-            for partner, round_ in self.ledger.replaced():
-                self._outbox.order(orders.Drop(round_, partner))
             self.joining.has_parameters = True
             self._keep_checkpoint(max(self.round, self.fetch.round))
 
@@ -272,7 +261,7 @@ class Gasloc(Algorithm):
         self.exchange.remind()
         if self._is_result_unwritten:
             self._is_result_unwritten = False
-            self._outbox.order(orders.KeepCheckpoint(self.agreement.last_serial, self._rules.rounds))
+            self._outbox.order(orders.KeepCheckpoint(self._rules.rounds))
         if self.state() != self._presence.ours.algorithm and self.life.phase is not Phase.LEFT:
             self._presence.declare()
 
@@ -322,10 +311,9 @@ class Gasloc(Algorithm):
         return self.talk.swarm_round() >= self._rules.rounds
 
     def _begin(self, now: float) -> None:
-        """Takes part, beginning with a round for which no past life of ours has offered anything."""
+        """Takes part."""
         self.fetch.end()
         self.joining.has_parameters = True
-        self.round = self.joining.first_round(self.round)
         stands = self.round >= self._rules.rounds  # who has not come to the end takes what the others have
         if self._has_ended:
             self.round = self._rules.rounds
@@ -347,8 +335,6 @@ class Gasloc(Algorithm):
 
     def _begin_round(self, round_: int, now: float, *, stands: bool = True) -> None:
         """stands: at the end of the run, may our replica be the one that all take?"""
-        if self._closing_end is not None and round_ >= self._closing_end:
-            round_ = self._rules.rounds
         self.round = round_
         if round_ >= self._rules.rounds:
             self._outbox.tell("no steps left", step=self.step)
@@ -383,15 +369,10 @@ class Gasloc(Algorithm):
             return
         if reached >= self.round + BEHIND_ROUNDS:
             self._jump(reached)
-        if self._rules.is_closing(self.round) and self._closing_end is None:
+        if self._rules.is_closing(self.round) and not self._has_met:
             if self.agreement.wait.lasts(self._rules.training_rounds, self._now):
                 return
-            graph = known_graph(self._presence.membership)
-            swarm = set(distances(graph, self._presence.ours.origin))
-            self._closing_end = self._rules.training_rounds + closing_rounds(graph, swarm)
-            if self.round >= self._closing_end:
-                self._begin_round(self.round, self._now)
-                return
+            self._has_met = True
         self.is_computing = True
         self._outbox.order(orders.Encode(self.round, self._rules.encoding_of(self.round)))
 
@@ -441,22 +422,19 @@ class Gasloc(Algorithm):
         partners = self._presence.membership.names(share.partner for share in shares)
         facts = {"partners": partners, "seconds": round(self.exchange.seconds, 3)}
         self._outbox.tell("round exchanged", "debug", round=self.round, **facts)
-        if self._rules.is_closing(self.round):
-            order = orders.Mix(self.round, shares, has_momentum=False, left=self._closing_distance())
-        else:
-            order = orders.Mix(self.round, shares, has_momentum=True)
-        self._outbox.order(order)
+        self._order_mix(shares)
+        is_closing = self._rules.is_closing(self.round)
+        # In closing rounds nothing is learned. They are few, and what all end with is kept at once.
+        is_last = self.round + 1 == self._rules.training_rounds
+        is_due = self.round + 1 - self._checkpoint_at >= self._checkpoint_rounds
+        if is_last or (is_due and not is_closing):
+            self._keep_checkpoint(self.round + 1)
 
-    def _closing_distance(self) -> float:
-        """What the closing rounds before this one have left of the distance between replicas."""
-        if self._closing_end is None:  # it has jumped here from a training round
-            return 1.0
-        begun = self._rules.training_rounds
-        return distance_left(self.round - begun, self._closing_end - begun)
+    def _order_mix(self, shares: tuple[orders.Share, ...]) -> None:
+        has_momentum = not self._rules.is_closing(self.round)
+        self._outbox.order(orders.Mix(self.round, shares, has_momentum))
 
-    def _keep_checkpoint(self, round_: int) -> int:
-        """Orders a checkpoint, and returns its serial. round_: the round with which to go on from it."""
+    def _keep_checkpoint(self, round_: int) -> None:
+        """round_: the one with which to go on from it."""
         self._checkpoint_at = round_
-        serial = self.ledger.take_serial()
-        self._outbox.order(orders.KeepCheckpoint(serial, round_))
-        return serial
+        self._outbox.order(orders.KeepCheckpoint(round_))

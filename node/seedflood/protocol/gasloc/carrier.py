@@ -84,11 +84,19 @@ class Carrier:
             del self._receiving[key]
         return receiving
 
+    def forget(self, peer: OriginId, digest: bytes) -> Receiving | None:
+        """Takes no more of a content, and says nothing."""
+        return self._receiving.pop((peer, key_of(digest)), None)
+
     def stop(self, peer: OriginId, digest: bytes) -> None:
-        """Forgets a transfer that is no longer wanted."""
-        receiving = self._receiving.pop((peer, key_of(digest)), None)
+        """Says that a content is no longer wanted, and forgets it."""
+        receiving = self.forget(peer, digest)
         if receiving is not None:
-            self._put(peer, Accept(digest, receiving.size))
+            self.confirm(peer, digest, receiving.size)
+
+    def confirm(self, peer: OriginId, digest: bytes, size: int) -> None:
+        """Says that nothing more of a content is wanted."""
+        self._put(peer, Accept(digest, size))
 
     def take(self, peer: OriginId, chunk: Chunk, now: float) -> Receiving | None:
         """Takes a chunk. Returns the transfer if this completes it, and forgets it. What was not asked for costs next

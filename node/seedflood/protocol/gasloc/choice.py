@@ -1,33 +1,32 @@
 """With whose replica all hosts end.
 
-After the closing rounds (`closing`) every host states the digest of its replica, signed and to everyone, and waits
-until all have stated one (`final_wait`). Then all take the same: the one that most hosts state, at first that of the
-host that comes first in the draw of the run's seed. Who has fetched it (`copies`) states it as well, and passes it on.
-So what is chosen gains weight, and a host that comes late, or back, moves nobody. What no more than a third of the
-hosts state has none: so many may lie, and state the replica of one of them.
+After the closing rounds every host states the digest of its replica, signed and to everyone, and waits until all have
+stated one (`final_wait`). Then it takes the one of these rules, states it as well, and passes it on (`copies`):
 
-**Nothing is waited for that nobody serves.** A replica that most hosts do not have, that no further one has come to
-state, and of which nothing arrives, counts no more after as long as it may take to come here. Then the next one is
-taken. If somebody has it after all, it counts again. What arrives is waited for, but if it breaks off after as long as
-a host waits at the end, its author counts no more either. One that most hosts have gets as long again from then on, and
-so does a replica of the next author that a neighbour has. So a liar that gives its own byte by byte takes none of the
-time of the others. Nor do those that make up a replica of another host: for what its author does not state, one of
-those answers who do.
+1. The one that most hosts hold, if more than a third of the run's hosts hold it: they cannot all be liars, so an honest
+   one vouches for it. It is taken however far it is from ours.
+2. While there is none, the one that comes first in the draw of the run's seed, by the word of its author. It must be
+   near ours (`Take`). Who finds it far states that it refuses it, does not pass it on, and goes on with the next one.
+   Who has no replica of its own to compare with waits for the first rule.
+3. Where hosts have kept different ones for as long as those that are away are waited for, the one that most hold is
+   taken, however few they are: all honest hosts may be far from each other.
 
-**Who is alone finds out.** A host ends when all that it can reach state what it holds, or after its patience; then its
-log says who holds what else. Those that have come to the closing rounds, and are away, have `patience_seconds` to come
-back. So replicas are unequal only where the swarm was cut apart for longer than that, or lied to.
+All that decides is in signed statements. So hosts that have heard the same take the same, though one of them may have
+refused what another one took. A liar may refuse what it likes, which counts for nothing: refusals only say which way a
+replica does not come. Where liars are enough to turn what most hosts hold, and never stay with one statement, hosts may
+end with different replicas, each of them near an honest one; their logs say so.
 
-What is chosen was not checked by anyone: a liar that comes first in the draw gives its own parameters to all, up to the
-norm that is the same on all hosts. Anybody can make keys until one comes first; a closed run has a roster against that.
+**Nothing is waited for that nobody serves.** What comes first in the draw has as long as it may take to come here, and
+longer while it arrives. It is passed over at once if it cannot come by way of hosts that do not refuse it. An author
+has this time once, so it does not help to state another replica.
 """
 
-from collections import Counter
+from typing import NamedTuple
 
 from seedflood.protocol.gasloc.matching import Lottery
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
-from seedflood.protocol.gasloc.statement import Result, has_finished, known_graph, stated, takes_part
+from seedflood.protocol.gasloc.statement import REFUSED_MAX, Result, has_finished, known_graph, stated, takes_part
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.messages import Member
@@ -35,11 +34,21 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.view import stated_edges
 
 
+class Candidate(NamedTuple):
+    """A replica that hosts state. holders: these hosts. is_owned: is its author one of them?"""
+
+    result: Result
+    holders: frozenset[OriginId]
+    is_owned: bool
+
+
 class Choice:
-    """ours: the replica that we hold at the end of the run, which we state; None before."""
+    """ours: the replica that we hold at the end of the run, which we state; None before. refused: the authors of those
+    that are too far from it."""
 
     def __init__(self, rules: GaslocRules, bounds: Bounds, presence: Presence, pace: Pace) -> None:
         self.ours: Result | None = None
+        self.refused: list[OriginId] = []
         self._lottery = Lottery(rules.run_seed)
         self._rules = rules
         self._bounds = bounds
@@ -47,61 +56,49 @@ class Choice:
         self._neighbours = presence.neighbours
         self._pace = pace
         self._origin = presence.ours.origin
-        self._most: dict[OriginId, int] = {}
-        """The most hosts that we have seen to state a replica for which this host answers: who makes another one gets
-        no more time for it."""
-        self._until: dict[OriginId, float] = {}
-        """How long one for which this host answers is waited for, from the moment when it was to be taken."""
+        self._until: dict[OriginId, tuple[bytes, float]] = {}
+        """By author that came first: the digest that it stated then, and how long that is waited for."""
+        self._lost: set[bytes] = set()
+        """What more than a third of the hosts hold, and nobody gives us."""
 
-    def find(self, now: float, *, moving: bytes | None) -> Result | None:
-        """The replica to end with, as far as we know; None: there is none. moving: the digest of what arrives here."""
-        words, answers = self._told(), self._answers()
-        counts = Counter(result.digest for _, result in words)
-        owned = {result.digest for origin, result in words if origin == result.author}
-        for result, host in answers.items():
-            if counts[result.digest] > self._most.get(host, 0) or result.digest == moving:
-                self._most[host] = counts[result.digest]
-                self._until.pop(host, None)
+    def find(self, now: float, *, moving: bytes | None, is_late: bool) -> Result | None:
+        """The replica to end with, as far as we know; None: there is none. moving: the digest of what arrives here.
+        is_late: have hosts held different ones for too long?"""
+        held = self._held()
+        counting = [one for one in held if self._is_backed(one) and one.result.digest not in self._lost]
+        if is_late and not counting:
+            counting = [one for one in held if not self._is_given_up(one.result.author, now)]
+        if counting:
+            return max(counting, key=lambda one: (len(one.holders), -self._drawn(one), one.result.digest)).result
+        if self.ours is None:
+            return None
+        for one in sorted(held, key=self._drawn):
+            if one.is_owned and one.result.author not in self.refused and self._is_awaited(one, now, moving):
+                return one.result
+        return None
 
-        def rank(result: Result) -> tuple[int, bool, int, bytes]:
-            drawn = self._lottery.number(self._rules.rounds, result.author)
-            count = counts[result.digest]
-            return count * (3 * count > self._rules.clients), result.digest in owned, -drawn, result.digest
+    def is_backed(self, result: Result) -> bool:
+        """Do more than a third of the run's hosts hold it?"""
+        return any(one.result.digest == result.digest and self._is_backed(one) for one in self._held())
 
-        kept = {self.made(), self.ours.digest if self.ours is not None else None}
-        viable = [one for one, host in answers.items() if one.digest in kept or now < self._until.get(host, now + 1)]
-        found = max(viable, key=rank, default=None)
-        if found is not None and answers[found] not in self._until:
-            self._until[answers[found]] = now + self._way_seconds(found.author)
-        return found
+    def is_any_stated(self) -> bool:
+        return bool(self._held())
 
-    def give_up(self, result: Result, now: float) -> bool:
-        """It does not come: another one is to be taken that a neighbour has, or ours. False: most of the others hold
-        it, and no other one would be equal to theirs."""
-        if result.digest == self.made():
+    def refuse(self, author: OriginId) -> None:
+        """Its replica is too far from ours."""
+        self.refused = [*self.refused, author][-REFUSED_MAX:]
+        self._until[author] = b"", 0.0
+
+    def give_up(self, result: Result) -> bool:
+        """Nobody gives it to us. False: most of the others hold it, and no other one would be equal to theirs."""
+        if self.made() == result.digest:
             return False
-        answers = self._answers()
-        near = {answers[one] for origin, one in self._told() if origin in self._neighbours}
-        self._until |= dict.fromkeys({*answers.values()} - near | {answers.get(result, result.author)}, now)
+        self._lost = {*self._lost, result.digest} & {one.result.digest for one in self._held()}
+        self._until[result.author] = b"", 0.0
         return True
 
-    def answers_for(self, result: Result) -> OriginId:
-        """Whose time is spent on it: its author's, if that states it itself; else that of one who says so. So nobody
-        can spend the time of another one by making up a replica of it."""
-        return self._answers().get(result, result.author)
-
-    def is_on_its_way(self, result: Result, now: float) -> bool:
-        """May it still come to a neighbour, of which none has it yet, from a host that we can reach? What its author
-        alone has does not come by way of hosts that have finished with another one: they have given it up."""
-        if self.holders(result) or now >= self._until.get(self.answers_for(result), now):
-            return False
-        rounds, has_it = self._rules.rounds, {origin for origin, one in self._told() if one == result}
-        done = {word.origin for word in self._membership.words() if has_finished(word, rounds)} - has_it
-        graph = known_graph(self._membership, done if len(has_it) == 1 else (), rounds=rounds)
-        return not has_it.isdisjoint(distances(graph, self._origin))
-
     def wake_at(self, now: float) -> float:
-        return min((until for until in self._until.values() if until > now), default=float("inf"))
+        return min((until for _, until in self._until.values() if until > now), default=float("inf"))
 
     def holders(self, result: Result) -> list[OriginId]:
         """The neighbours that state it."""
@@ -115,8 +112,10 @@ class Choice:
         left = sum(word.has_left and not has_finished(word, self._rules.rounds) for word in others)
         expected = self._rules.clients - self._membership.absentees() - 1
         most = max(len(others), expected) - left
-        told = Counter(digest for word in others if (digest := _digest_of(word)) is not None)
-        return next((digest for digest, count in told.most_common(1) if 2 * count > most), None)
+        for one in self._held():
+            if 2 * len(one.holders - {self._origin}) > most:
+                return one.result.digest
+        return None
 
     def equal(self) -> set[OriginId]:
         """The hosts, we among them, that state what we hold."""
@@ -140,27 +139,61 @@ class Choice:
             found |= {word.origin for word in words if self._rules.is_closing(stated(word).round)}
         return found - self.equal() - {self._origin}
 
-    def _way_seconds(self, author: OriginId) -> float:
-        """How long it may take until a replica has come from its host to here, or from here to there."""
+    def _held(self) -> list[Candidate]:
+        """What hosts state, of authors that we know. Hosts may have made the same replica, or name another author of
+        it. Then those who hold it count as its authors before others, and of these the first in the draw."""
+        holders: dict[bytes, set[OriginId]] = {}
+        authors: dict[bytes, set[OriginId]] = {}
+        for word in self._membership.words():
+            result = stated(word).result
+            if result is not None and result.author in self._membership:
+                holders.setdefault(result.digest, set()).add(word.origin)
+                authors.setdefault(result.digest, set()).add(result.author)
+        held = []
+        for digest, hosts in holders.items():
+            owners = authors[digest] & hosts
+            author = min(owners or authors[digest], key=self._number)
+            held.append(Candidate(Result(author, digest), frozenset(hosts), bool(owners)))
+        return held
+
+    def _is_backed(self, one: Candidate) -> bool:
+        return 3 * len(one.holders) > self._rules.clients
+
+    def _drawn(self, one: Candidate) -> int:
+        return self._number(one.result.author)
+
+    def _number(self, author: OriginId) -> int:
+        return self._lottery.number(self._rules.rounds, author)
+
+    def _is_awaited(self, one: Candidate, now: float, moving: bytes | None) -> bool:
+        """Has it come first for no longer than it may take, and may it come at all?"""
+        if self._origin in one.holders:
+            return True
+        author = one.result.author
+        digest, until = self._until.setdefault(author, (one.result.digest, now + self.way_seconds(author)))
+        if moving == digest:
+            until = max(until, now + self._bounds.relink_seconds)
+            self._until[author] = digest, until
+        return now < until and self._may_come(one)
+
+    def _is_given_up(self, author: OriginId, now: float) -> bool:
+        """Was its replica waited for in vain? Not if we have refused it."""
+        _, until = self._until.get(author, (b"", now + 1))
+        return now >= until and author not in self.refused
+
+    def _may_come(self, one: Candidate) -> bool:
+        """Is there a way to us by hosts that do not refuse it?"""
+        author, words = one.result.author, self._membership.words()
+        refusing = {word.origin for word in words if author in stated(word).refused}
+        graph = known_graph(self._membership, refusing, rounds=self._rules.rounds)
+        return not one.holders.isdisjoint(distances(graph, self._origin))
+
+    def way_seconds(self, author: OriginId) -> float:
+        """How long it may take until a replica has come from its host to here."""
         graph = known_graph(self._membership, rounds=self._rules.rounds)
         hops = 1 + distances(graph, self._origin).get(author, 1)
         size = self._rules.content_bytes_max
         return hops * self._bounds.transfer_seconds(size, None, self._pace.hop_seconds)
-
-    def _told(self) -> list[tuple[OriginId, Result]]:
-        """What hosts hold at the end, by their word, of authors that we know."""
-        told = [
-            (word.origin, result) for word in self._membership.words() if (result := stated(word).result) is not None
-        ]
-        return [(origin, result) for origin, result in told if result.author in self._membership]
-
-    def _answers(self) -> dict[Result, OriginId]:
-        """By replica that any host states: who answers for it."""
-        answers: dict[Result, OriginId] = {}
-        for origin, result in self._told():
-            others = origin, answers.get(result, origin)
-            answers[result] = result.author if result.author in others else min(others)
-        return answers
 
 
 def _digest_of(word: Member) -> bytes | None:

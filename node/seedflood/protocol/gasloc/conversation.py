@@ -11,10 +11,8 @@ from seedflood.protocol.gasloc.messages import (
     Accept,
     Chunk,
     Decline,
-    Kept,
     Kind,
     Offer,
-    Outcome,
     Progress,
     Reason,
     Saying,
@@ -77,10 +75,6 @@ class Conversation:
                 self._hear_offer(peer, offer, now)
             case Decline() as decline:
                 self._exchange.declined(peer, decline)
-            case Kept() as kept:
-                self._exchange.heard_kept(peer, kept)
-            case Outcome() as outcome:
-                self._exchange.heard_outcome(peer, outcome)
 
     def tell_progress(self) -> None:
         for peer in self._presence.neighbours:

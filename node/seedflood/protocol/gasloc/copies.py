@@ -53,7 +53,7 @@ ASK_SECONDS, or once there is another replica with which we end."""
 @dataclass(eq=False, repr=False)
 class Fetch:
     """The side that wants a copy. wanted: its digest, or `NEWEST`. round: of the copy that is fetched or was adopted.
-    is_adopting: it is all here."""
+    is_backed: of the replica with which all end (`Take`). is_adopting: it is all here."""
 
     _rules: GaslocRules
     _bounds: Bounds
@@ -65,6 +65,7 @@ class Fetch:
     donor: OriginId | None = None
     wanted: bytes = NEWEST
     round: int = 0
+    is_backed: bool = False
     is_adopting: bool = False
     is_adopted: bool = False
     _receiving: Receiving | None = None
@@ -151,7 +152,7 @@ class Fetch:
                 self._outbox.order(Adopt(peer, receiving.digest, receiving.sink))
             else:
                 self._serve.withdraw()  # what we have held is about to be replaced
-                self._outbox.order(Take(peer, receiving.digest, receiving.sink))
+                self._outbox.order(Take(peer, receiving.digest, receiving.sink, self.is_backed))
 
     def adopted(self, *, is_right: bool) -> None:
         self.is_adopting, self.is_adopted = False, is_right

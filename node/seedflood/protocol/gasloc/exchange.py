@@ -2,19 +2,23 @@
 
 It does not know what the node does next (`algorithm`), how bytes are transferred (`transfer`), or what they mean.
 
+Each end of a pair mixes with what it has of the partner by its deadline. An end that has all of it waits until the
+partner has all of ours, too, because our parameters must not change before. So both ends mix, or none does, unless
+something happens to one of them in between: it dies, is cut off, or its deadline comes first. Then one end mixes alone,
+and moves the mean of all replicas by its part of the pair's difference over the number of hosts.
+
 A partner that is not in our own matching is accepted only while the first partners may still come. Otherwise late ones
 could hold us up one after the other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from seedflood.errors import PeerError
 from seedflood.protocol.gasloc.carrier import Carrier
-from seedflood.protocol.gasloc.ledger import Ledger
 from seedflood.protocol.gasloc.matching import Edge, Lottery, edge_of, match
-from seedflood.protocol.gasloc.messages import Decline, Kept, Kind, Offer, Outcome, Reason
-from seedflood.protocol.gasloc.orders import Correct, Drop, Keep, Share
+from seedflood.protocol.gasloc.messages import Decline, Kind, Offer, Reason
+from seedflood.protocol.gasloc.orders import Share
 from seedflood.protocol.gasloc.pace import Pace
 from seedflood.protocol.gasloc.pairing import Pairing, PairStage
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
@@ -26,25 +30,25 @@ from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.view import Blocker
 
+DECLINE_HOPS = 4
+"""How long a word may take that a pair does not mix, as a part of the eight hops that a transfer may take besides."""
+
 
 @dataclass(eq=False, repr=False)
 class Exchange:
     """One exchange after the other. round: the one that is exchanged, or was last. content: our parameters for it; None
-    if none is exchanged. mixed, skipped: how many pairs, in this life. seconds: what the last exchange took. news: how
-    many messages moved a pair on; of each kind there is one per round and partner."""
+    if none is exchanged. mixed, skipped: how many pairs, in this life. seconds: what the last exchange took."""
 
     _rules: GaslocRules
     _bounds: Bounds
     _presence: Presence
     _pace: Pace
-    _ledger: Ledger
     _carrier: Carrier
     _trust: Trust
     _outbox: Outbox[Outputs]
     round: int = -1
     mixed: int = 0
     skipped: int = 0
-    news: int = 0
     seconds: float = 0.0
     pairs: tuple[Edge, ...] = ()
     """Our own ones of the round, as we know it."""
@@ -55,6 +59,7 @@ class Exchange:
     _began_at: float = 0.0
     _open_until: float = 0.0
     _pairings: dict[OriginId, Pairing] = field(default_factory=dict)
+    """Those of the last exchange stay until the next one begins."""
     _offers: dict[OriginId, Offer] = field(default_factory=dict)
     """The last one of each neighbour."""
 
@@ -99,34 +104,40 @@ class Exchange:
                 self._consider(peer, offer, now)
 
     def end(self, now: float) -> tuple[Share, ...]:
-        """Ends the round. Returns the partners that mix with us. Pairs in doubt stay in doubt."""
+        """Ends the round. Returns what is mixed."""
         assert self.content is not None, "a round ends once"
         assert self.is_over, "somebody is waited for"
-        shares = tuple(one.share for one in self._pairings.values() if one.stage is PairStage.MIXED)
+        mixed = [one for one in self._pairings.values() if one.stage is PairStage.MIXED]
+        shares = sorted((one.share for one in mixed), key=lambda share: share.partner)
         for partner in self._pairings:
             self._carrier.withdraw(partner, self.content.digest)
+        for pairing in mixed:
+            pairing.sink = None
+        self.mixed += len(mixed)
         self.content = None
         self.seconds = self._pace.exchange_seconds = now - self._began_at
-        self.partners = tuple(sorted(share.partner for share in shares))
-        return tuple(sorted(shares))
+        self.partners = tuple(share.partner for share in shares)
+        return tuple(shares)
 
     def abandon(self, now: float) -> None:
         """We leave, so no partner is waited for any more."""
         for pairing in self._pairings.values():
             self._give_up(pairing, Reason.AWAY, now)
 
+    def refused(self, partners: Iterable[OriginId]) -> None:
+        """What these partners sent was not what they had offered, so it was not mixed."""
+        for partner in partners:
+            self._trust.lied(partner, self.round)
+            self.mixed -= 1
+            self._tell_skipped(partner, self.round, "digest")
+
     def _open(self, partner: OriginId, now: float) -> None:
-        if self._ledger.doubt(partner) is not None:
-            self._remind(partner)
-            return
         assert self.content is not None, "nothing is encoded"
         content, encoding = self.content, self._rules.encoding_of(self.round)
         ours = Offer(Kind.ROUND, self.round, content.digest, content.size, self._slots, encoding)
-        is_decider = self._decides(partner, self.round)
-        pairing = Pairing(partner, is_decider, ours, now, self._open_until)
+        sending = self._carrier.offer(partner, content)
+        pairing = Pairing(partner, ours, sending, now, self._open_until)
         self._pairings[partner] = pairing
-        self._ledger.offer(partner, self.round, content.digest)
-        self._carrier.offer(partner, content)
         self._carrier.say(partner, ours)
         offer = self._offers.get(partner)
         if offer is not None and offer.round == self.round:
@@ -138,9 +149,6 @@ class Exchange:
         taken = sum(one.stage is not PairStage.SKIPPED for one in self._pairings.values())
         if not self._trust.is_trusted(peer, self.round):
             self._decline(peer, offer, Reason.DISTRUST)
-        elif self._ledger.doubt(peer) is not None:
-            self._decline(peer, offer, Reason.DOUBT)
-            self._remind(peer)
         elif taken >= self._slots:
             self._decline(peer, offer, Reason.TAKEN)
         elif now > self._open_until:
@@ -166,16 +174,18 @@ class Exchange:
 
     def offered(self, peer: OriginId, offer: Offer, now: float, our_round: int) -> None:
         """Takes an offer. our_round: the next one that we exchange, if none is being exchanged. Raises PeerError for
-        what is never offered. The first offer for a round counts: a host whose key was copied may make a second one,
-        before it has heard how far its other life is."""
+        what is never offered. The first offer for a round counts: a host that was started again may make a second
+        one."""
         self._check_offer(peer, offer)
         if self._is_second(peer, offer):
             self._decline(peer, offer, Reason.PASSED)
             return
         self._offers[peer] = offer
         our_round = self.round if self.is_open else our_round
-        pairing = self._pairings.get(peer) if self.is_open else None
-        if offer.round < our_round:
+        pairing = self._pairing_of(peer, offer.round)
+        if pairing is not None and pairing.stage in (PairStage.HELD, PairStage.MIXED):
+            self._carrier.confirm(peer, offer.digest, offer.size)  # it has not heard that we have all of it
+        elif offer.round < our_round:
             self._decline(peer, offer, Reason.PASSED)
         elif not self.is_open or offer.round > our_round:
             return  # it is handled when we reach that round
@@ -187,13 +197,10 @@ class Exchange:
             self._decline(peer, offer, Reason.LATE)
 
     def declined(self, peer: OriginId, decline: Decline) -> None:
+        """The partner does not mix with us, so we do not mix with it, even if we have all of its parameters."""
         pairing = self._pairing_of(peer, decline.round)
-        if pairing is None or not pairing.is_pending:
-            return
-        if pairing.may_skip:
+        if pairing is not None and pairing.is_pending:
             self._skip(pairing, decline.reason.name.lower())
-        else:
-            self._remind(peer)  # a partner that has forgotten the pair may have decided to mix before
 
     def arrived(self, peer: OriginId, receiving: Receiving, now: float) -> None:
         """All bytes of a content are here."""
@@ -201,70 +208,19 @@ class Exchange:
         if pairing is None or pairing.theirs is None or pairing.theirs.digest != receiving.digest:
             return
         if pairing.stage is PairStage.MOVING:
-            pairing.enter(PairStage.KEEPING)
+            pairing.enter(PairStage.HELD)
+            pairing.sink = receiving.sink
             rate = receiving.throughput(now)
             if rate is not None:
                 self._pace.measured(peer, rate)
-            self._outbox.order(Keep(pairing.ours.round, peer, receiving.digest, receiving.sink))
-
-    def kept(self, round_: int, partner: OriginId, digest: bytes, *, is_right: bool) -> None:
-        """A `Keep` is done."""
-        pairing = self._pairing_of(partner, round_)
-        if pairing is None or pairing.stage is not PairStage.KEEPING:
-            self._outbox.order(Drop(round_, partner))
-        elif not is_right:
-            self._refuse(pairing, "digest")
-        else:
-            pairing.enter(PairStage.HELD)
-            if not pairing.is_decider:
-                self._ledger.prepare(partner, round_, pairing.degree, digest)
-                self._carrier.say(partner, Kept(round_, digest))
-            elif pairing.has_kept:
-                self._decide(pairing)
-
-    def heard_kept(self, peer: OriginId, kept: Kept) -> None:
-        """The peer holds what we sent, and waits for our decision. Raises PeerError if the decision is its own."""
-        if not self._decides(peer, kept.round):
-            raise PeerError("asks for a word that is its own", reason="order")
-        pairing = self._pairing_of(peer, kept.round)
-        if pairing is not None and pairing.is_pending and pairing.ours.digest == kept.digest:
-            self.news += not pairing.has_kept
-            pairing.has_kept = True
-            if pairing.stage is PairStage.HELD:
-                self._decide(pairing)
-        else:
-            self._carrier.say(peer, Outcome(kept.round, self._ledger.has_mixed(peer, kept.round)))
-
-    def heard_outcome(self, peer: OriginId, outcome: Outcome) -> None:
-        """The decision about the pair that we are prepared for."""
-        entry = self._ledger.doubt(peer)
-        if entry is None or entry.round != outcome.round:
-            return
-        self.news += 1
-        self._ledger.settle(peer, entry, is_mixed=outcome.is_mixed)
-        pairing = self._pairing_of(peer, entry.round)
-        if not outcome.is_mixed:
-            self._outbox.order(Drop(entry.round, peer))
-            if pairing is not None:
-                self._skip(pairing, "late")
-        elif pairing is not None and self.is_open:
-            self._finish(pairing)
-        else:
-            self.mixed += 1
-            self._outbox.order(Correct(entry.round, peer, entry.weight))
-            name = self._presence.membership.name(peer)
-            self._outbox.tell("mixed late", partner=name, round=entry.round)
 
     def remind(self) -> None:
         """Called now and then: repeats what may have been lost."""
         for partner in self._pairings:
             self._offer_again(partner)
-        for partner, _ in self._ledger.doubts():
-            self._remind(partner)
 
     def connected(self, peer: OriginId) -> None:
         self._offer_again(peer)
-        self._remind(peer)
 
     def disconnected(self, peer: OriginId) -> None:
         self._offers.pop(peer, None)
@@ -272,9 +228,13 @@ class Exchange:
     # Time
 
     def advance(self, now: float) -> None:
-        """Gives up partners whose deadline has passed. A partner whose link broke has less time."""
+        """Ends pairs of which both ends have all, and gives up partners whose deadline has passed. A partner whose link
+        broke has less time."""
         for partner, pairing in self._pairings.items():
             if not pairing.is_pending:
+                continue
+            if pairing.stage is PairStage.HELD and pairing.sending.is_done:
+                self._mix(pairing)
                 continue
             if partner in self._presence.neighbours:
                 pairing.lost_at = None
@@ -295,52 +255,47 @@ class Exchange:
                 yield Blocker("partner", pairing.partner, membership.name(pairing.partner), step, pairing.since)
 
     def _end_of(self, pairing: Pairing) -> float:
+        """Who lacks parameters gives up a little sooner than who has them, which hears of it and does not mix alone."""
+        deadline = pairing.deadline
+        if pairing.stage is PairStage.MOVING:
+            deadline -= DECLINE_HOPS * self._pace.hop_seconds
         if pairing.lost_at is None:
-            return pairing.deadline
-        return min(pairing.deadline, pairing.lost_at + self._bounds.relink_seconds)
-
-    def _give_up(self, pairing: Pairing, reason: Reason, now: float) -> None:
-        """Stops waiting for a partner. A decision that was made, or that the partner makes, is not changed by this."""
-        if not pairing.is_pending:
-            return
-        if not pairing.may_skip:
-            pairing.enter(PairStage.DOUBT)
-            return
-        if pairing.stage is PairStage.MOVING and reason is Reason.LATE:
-            self._pace.failed(pairing.partner)
-        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, reason, self.round))
-        if pairing.is_decider:
-            self._carrier.say(pairing.partner, Outcome(pairing.ours.round, is_mixed=False))
-        self._skip(pairing, reason.name.lower())
+            return deadline
+        return min(deadline, pairing.lost_at + self._bounds.relink_seconds)
 
     # How a pair ends
 
-    def _decide(self, pairing: Pairing) -> None:
-        """Both ends hold the other's parameters: decides durably that the pair mixes, whatever happens then."""
-        assert pairing.theirs is not None, "nothing is held of the partner"
-        self._ledger.decide(pairing.partner, pairing.ours.round, pairing.degree, pairing.theirs.digest)
-        self._carrier.say(pairing.partner, Outcome(pairing.ours.round, is_mixed=True))
-        self._finish(pairing)
+    def _give_up(self, pairing: Pairing, reason: Reason, now: float) -> None:
+        """Stops waiting for a partner. What we have of it is mixed."""
+        if pairing.stage is PairStage.HELD:
+            self._mix(pairing)
+        elif pairing.is_pending:
+            if pairing.stage is PairStage.MOVING and reason is Reason.LATE:
+                self._pace.failed(pairing.partner)
+            self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, reason, self.round))
+            self._skip(pairing, reason.name.lower())
 
-    def _finish(self, pairing: Pairing) -> None:
+    def _mix(self, pairing: Pairing) -> None:
         pairing.enter(PairStage.MIXED)
-        self.mixed += 1
         name = self._presence.membership.name(pairing.partner)
         self._outbox.tell("exchanged", "debug", partner=name, round=pairing.ours.round, bytes=pairing.ours.size)
 
     def _skip(self, pairing: Pairing, reason: str) -> None:
-        if pairing.stage is PairStage.HELD and pairing.is_decider:
-            self._outbox.order(Drop(pairing.ours.round, pairing.partner))
         pairing.enter(PairStage.SKIPPED)
-        self.skipped += 1
+        pairing.sink = None
         if pairing.theirs is not None:
-            self._carrier.stop(pairing.partner, pairing.theirs.digest)
+            # To stop it aloud would read as if we had all of it.
+            self._carrier.forget(pairing.partner, pairing.theirs.digest)
         self._carrier.withdraw(pairing.partner, pairing.ours.digest)
-        name = self._presence.membership.name(pairing.partner)
-        self._outbox.tell("exchange skipped", partner=name, round=pairing.ours.round, reason=reason)
+        self._tell_skipped(pairing.partner, pairing.ours.round, reason)
+
+    def _tell_skipped(self, partner: OriginId, round_: int, reason: str) -> None:
+        self.skipped += 1
+        name = self._presence.membership.name(partner)
+        self._outbox.tell("exchange skipped", partner=name, round=round_, reason=reason)
 
     def _refuse(self, pairing: Pairing, reason: str) -> None:
-        """Distrusts a partner that offers or sends something else than parameters of this run."""
+        """Distrusts a partner that offers something else than parameters of this run."""
         self._trust.lied(pairing.partner, self.round)
         self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, Reason.DISTRUST, self.round))
         self._skip(pairing, reason)
@@ -350,14 +305,8 @@ class Exchange:
 
     def _offer_again(self, partner: OriginId) -> None:
         pairing = self._pairings.get(partner)
-        if self.is_open and pairing is not None and pairing.stage in (PairStage.OFFERED, PairStage.MOVING):
+        if self.is_open and pairing is not None and pairing.is_pending:
             self._carrier.say(partner, pairing.ours)
-
-    def _remind(self, partner: OriginId) -> None:
-        """Asks the partner for its decision, if we are prepared for a pair with it."""
-        entry = self._ledger.doubt(partner)
-        if entry is not None:
-            self._carrier.say(partner, Kept(entry.round, entry.theirs))
 
     def _check_offer(self, peer: OriginId, offer: Offer) -> None:
         rules = self._rules
@@ -378,7 +327,3 @@ class Exchange:
         """Our pair with a host in that round, if it is the latest; its round may be over."""
         pairing = self._pairings.get(peer)
         return pairing if pairing is not None and pairing.ours.round == round_ else None
-
-    def _decides(self, partner: OriginId, round_: int) -> bool:
-        """Is the decision about this pair ours?"""
-        return self._lottery.first(round_, (self._origin, partner)) == self._origin

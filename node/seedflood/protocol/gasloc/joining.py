@@ -1,10 +1,9 @@
-"""What a node knows of its past, and when it may begin: with which parameters, and for which rounds nothing of it is
-out yet."""
+"""What a node knows of its past, and when it may begin, with which parameters."""
 
 from seedflood.protocol.gasloc.conversation import Conversation
 from seedflood.protocol.gasloc.copies import Fetch
 from seedflood.protocol.gasloc.rules import GaslocRules
-from seedflood.protocol.gasloc.statement import is_anyone_taking_part, stated
+from seedflood.protocol.gasloc.statement import is_anyone_taking_part
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
@@ -30,8 +29,6 @@ class Joining:
         self._fetch = fetch
         self._known: Member | None = None
         """The last statement of an earlier life of ours that the journal has."""
-        self._past_round = -1
-        """The last round that others know of a life of ours that our journal lacks."""
         self._forsaken_since = 0.0
         """Since when nobody could give us a copy."""
 
@@ -43,11 +40,9 @@ class Joining:
         self._known = self._presence.membership.get(self._presence.ours.origin)
 
     def hear_of_past(self, member: Member) -> None:
-        """Statements are journalled before they are sent. So if our journal lacks this one, the journal was lost, and
-        we must not offer anything for the rounds of that life again."""
+        """Statements are journalled before they are sent. So if our journal lacks this one, the journal was lost."""
         if self._known is None or member.age > self._known.age:
             self.is_forgetful = True
-            self._past_round = max(self._past_round, stated(member).round)
 
     @property
     def patient_until(self) -> float:
@@ -86,7 +81,3 @@ class Joining:
         if not is_hopeless or is_anyone_taking_part(self._presence.membership, us):
             self._forsaken_since = now
         return now >= self._forsaken_since + self._patience.start_seconds
-
-    def first_round(self, round_: int) -> int:
-        """The first round for which no past life of ours has offered anything. round_: by our own journal."""
-        return max(round_, self._past_round + 1, self._talk.swarm_round()) if self.is_forgetful else round_

@@ -11,7 +11,7 @@ A slow edge of class k takes part in every 2^k-th round on average, drawn from t
 import hashlib
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from seedflood.protocol.origin import OriginId
 
@@ -44,10 +44,6 @@ class Lottery:
         """Of a host. The draw is another one in each round, so no key comes first in all of them."""
         drawn = hashlib.blake2b(struct.pack(">QQ", round_, origin), digest_size=16, key=self._key)
         return int.from_bytes(drawn.digest())
-
-    def first(self, round_: int, origins: Iterable[OriginId]) -> OriginId:
-        """Which of these hosts decides in the round."""
-        return min(origins, key=lambda one: self.number(round_, one))
 
 
 def match(

@@ -34,11 +34,10 @@ class Reason(IntEnum):
 
     PASSED = 0  # the round is over here, or the host is at another one
     TAKEN = 1  # others are our partners in this round
-    DOUBT = 2  # the outcome of the last exchange with this partner is not known yet
-    DISTRUST = 3  # what it sent before was not what it had offered
-    AWAY = 4  # the host joins, or has finished
-    LATE = 5  # the host has waited long enough
-    BUSY = 6  # the host serves another one, or has no copy
+    DISTRUST = 2  # what it sent before was not what it had offered
+    AWAY = 3  # the host joins, or has finished
+    LATE = 4  # the host has waited long enough
+    BUSY = 5  # the host serves another one, or has no copy
 
 
 class Progress(NamedTuple):
@@ -72,7 +71,7 @@ class Accept(NamedTuple):
 
 
 class Decline(NamedTuple):
-    """No exchange in this round. now: the round of the host that declines."""
+    """The host that declines does not mix with the other one in this round. now: the round of that host."""
 
     kind: Kind
     round: int
@@ -94,22 +93,7 @@ class Chunk(NamedTuple):
     data: bytes | memoryview
 
 
-class Kept(NamedTuple):
-    """The sender has everything that you offered for the round on its disk, and waits for your decision. digest: of
-    your offer."""
-
-    round: int
-    digest: bytes
-
-
-class Outcome(NamedTuple):
-    """The decision about a pair: was the round mixed with this partner?"""
-
-    round: int
-    is_mixed: bool
-
-
-Saying = Progress | Offer | Accept | Decline | Want | Chunk | Kept | Outcome
+Saying = Progress | Offer | Accept | Decline | Want | Chunk
 
 
 _FORMS: dict[type[Saying], tuple[int, struct.Struct]] = {
@@ -119,8 +103,6 @@ _FORMS: dict[type[Saying], tuple[int, struct.Struct]] = {
     Decline: (4, struct.Struct(">BBQBQ")),
     Want: (5, struct.Struct(f">B{DIGEST_BYTES}s")),
     Chunk: (6, struct.Struct(f">B{KEY_BYTES}sQI")),
-    Kept: (7, struct.Struct(f">BQ{DIGEST_BYTES}s")),
-    Outcome: (8, struct.Struct(">BQ?")),
 }
 """By kind: the first byte of a message, and its fields, that byte included; of an offer and a chunk, what is before the
 part whose length differs."""
@@ -184,8 +166,6 @@ def _decode(data: bytes) -> Saying:
     if kind is Decline:
         what, round_, reason, now = fields
         return Decline(Kind(what), _check_round(round_), Reason(reason), _check_round(now))
-    if kind in (Kept, Outcome):
-        _check_round(fields[0])
     return kind(*fields)
 
 

@@ -38,18 +38,13 @@ class GaslocNode(Swarm[Outputs]):
 
     @property
     def news(self) -> int:
-        """How many messages of neighbours have advanced a transfer, a pair or a round. We have asked for these, or they
+        """How many messages of neighbours have advanced a transfer or a round. We have asked for these, or they
         come once per round and neighbour, so no neighbour is charged for them. All other messages are few."""
         gasloc = self.gasloc
-        return gasloc.carrier.news + gasloc.exchange.news + gasloc.talk.news
+        return gasloc.carrier.news + gasloc.talk.news
 
     def next_content(self, peer: OriginId) -> bytes | None:
         return self.gasloc.carrier.next_frame(peer)
-
-    def needed(self) -> set[tuple[int, OriginId]]:
-        """(round, partner) of everything kept on the disk that is still needed. When the journal is recalled and
-        nothing is being kept, all other files are left over from a crash."""
-        return {(entry.round, partner) for partner, entry in self.gasloc.ledger.entries()}
 
     def swarm_rounds(self) -> int:
         """The sum of the rounds that all hosts state."""

@@ -1,8 +1,7 @@
 """Orders for the compute side, and their answers.
 
-They must be carried out in order, and one thread may do all of them; `Keep`, `KeepCheckpoint` and `OpenCopy` concern
-the disk and may run beside the others. `Mix` and `Correct` *add* to the present parameters: local steps may have gone
-on since the parameters of the round were encoded.
+They must be carried out in order, and one thread may do all of them. `Mix` *adds* to the present parameters: local
+steps may have gone on since the parameters of the round were encoded.
 """
 
 from dataclasses import dataclass
@@ -34,59 +33,32 @@ class Encode:
     encoding: str
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """All bytes of a partner are here. Check that they have this digest, and write the difference of ours and theirs,
-    both as they were sent, durably to the disk. Answered by `KeptPart`."""
+class Share(NamedTuple):
+    """One partner of a round. weight: of the pair, equal on both sides. digest, sink: of its parameters, which are all
+    here."""
 
-    round: int
     partner: OriginId
+    weight: float
     digest: bytes
     sink: Sink
 
 
-class Share(NamedTuple):
-    """One partner of a round. weight: of the pair, equal on both sides."""
-
-    partner: OriginId
-    weight: float
-
-
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """The outer step of the round: add -weight * (ours - theirs) for each partner and, with momentum,
-    gamma * (phi - phi_prev). It comes once for each round, perhaps without partners. left: what earlier closing rounds
-    have left of the distance between replicas, by the graph; partners are not further apart."""
+    """The outer step of the round: add -weight * (ours - theirs) for each partner whose bytes have the digest and, with
+    momentum, gamma * (phi - phi_prev). It comes once for each round, perhaps without partners. Answered by
+    `RoundMixed`."""
 
     round: int
     partners: tuple[Share, ...]
     has_momentum: bool
-    left: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Correct:
-    """Add -weight * (ours - theirs) of this earlier round: the partner has mixed it, and we have not yet."""
-
-    round: int
-    partner: OriginId
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Delete what was kept of this partner and round; it is no longer needed."""
-
-    round: int
-    partner: OriginId
 
 
 @dataclass(frozen=True, slots=True)
 class KeepCheckpoint:
-    """Write the present parameters and the state of the optimiser to the disk, with both numbers. serial counts these
-    orders, across restarts. Answered by `Checkpointed`."""
+    """Write the present parameters and the state of the optimiser to the disk. round: with which to go on from there;
+    another checkpoint for the same round takes its place. Answered by `Checkpointed`."""
 
-    serial: int
     round: int
 
 
@@ -99,11 +71,12 @@ class Publish:
 @dataclass(frozen=True, slots=True)
 class Take:
     """End with these parameters in place of ours, after checking their digest, and make them ready to be fetched.
-    Answered by `Taken`."""
+    is_backed: they may be far from ours; else they are refused then. Answered by `Taken`."""
 
     giver: OriginId
     digest: bytes
     sink: Sink
+    is_backed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +96,13 @@ class Adopt:
 
 
 AtTheEnd = Publish | Take
-Order = Restore | TakeLocalSteps | Encode | Keep | Mix | Correct | Drop | KeepCheckpoint | OpenCopy | Adopt | AtTheEnd
+Order = Restore | TakeLocalSteps | Encode | Mix | KeepCheckpoint | OpenCopy | Adopt | AtTheEnd
 
 
 class Restored(NamedTuple):
-    """serial, round: of the checkpoint that was loaded; zeros for the base model."""
+    """round: of the checkpoint that was loaded; None: it is the base model."""
 
-    serial: int
-    round: int
+    round: int | None
 
 
 class Stepped(NamedTuple):
@@ -143,19 +115,17 @@ class Encoded(NamedTuple):
     content: Content
 
 
-class KeptPart(NamedTuple):
-    """is_right: the bytes have the digest, and what is needed of them is on the disk."""
+class RoundMixed(NamedTuple):
+    """refused: the partners whose bytes were not mixed: they do not have the digest, or are no parameters of the
+    run."""
 
-    round: int
-    partner: OriginId
-    digest: bytes
-    is_right: bool
+    refused: tuple[OriginId, ...]
 
 
 class Checkpointed(NamedTuple):
     """The checkpoint is durable, or the disk had no space for it."""
 
-    serial: int
+    round: int
     is_written: bool = True
 
 
@@ -180,10 +150,11 @@ class Ready(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """content: our parameters now, as for a `Publish`; None: it was not what was offered, and they are those from
-    before."""
+    """content: our parameters now, as for a `Publish`; None: they are those from before. is_far: what came is what was
+    offered, and was refused; else it was not what was offered."""
 
     content: Content | None
+    is_far: bool = False
 
 
-Answer = Restored | Stepped | Encoded | KeptPart | Checkpointed | Opened | Adopted | Ready | Taken
+Answer = Restored | Stepped | Encoded | RoundMixed | Checkpointed | Opened | Adopted | Ready | Taken

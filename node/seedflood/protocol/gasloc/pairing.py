@@ -1,7 +1,7 @@
 """One pair of hosts in one round, as one of its ends sees it.
 
-The end that comes first in the round's draw (`matching`) decides, once both ends hold what the other has sent. The
-other end is prepared from `held` on, and can then no longer skip by itself. See `ledger`.
+Each end mixes once it has all that the partner has offered. It then stays in the round until the partner has all of
+ours, too, or until its deadline.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from enum import StrEnum
 from seedflood.protocol.gasloc.matching import weight
 from seedflood.protocol.gasloc.messages import Offer
 from seedflood.protocol.gasloc.orders import Share
+from seedflood.protocol.gasloc.transfer import Sending, Sink
 from seedflood.protocol.lifecycle import follow
 from seedflood.protocol.origin import OriginId
 
@@ -18,39 +19,35 @@ from seedflood.protocol.origin import OriginId
 class PairStage(StrEnum):
     OFFERED = "offered"  # we have sent our offer; the partner has not reached the round yet
     MOVING = "moving"  # both have offered, and parameters are sent in both directions
-    KEEPING = "keeping"  # all their bytes are here, and are checked and written to the disk
-    HELD = "held"  # they are on our disk; the decision is still missing
-    DOUBT = "doubt"  # the same, but the round went on without it; if the decision is to mix, our part is added late
-    MIXED = "mixed"  # both ends mix
-    SKIPPED = "skipped"  # neither end mixes
+    HELD = "held"  # we have all of theirs, and they may lack some of ours
+    MIXED = "mixed"  # our end mixes
+    SKIPPED = "skipped"  # our end does not mix
 
 
 TRANSITIONS: Mapping[PairStage, tuple[PairStage, ...]] = {
     PairStage.OFFERED: (PairStage.MOVING, PairStage.SKIPPED),
-    PairStage.MOVING: (PairStage.KEEPING, PairStage.SKIPPED),
-    PairStage.KEEPING: (PairStage.HELD, PairStage.SKIPPED),
-    PairStage.HELD: (PairStage.MIXED, PairStage.DOUBT, PairStage.SKIPPED),
-    PairStage.DOUBT: (PairStage.MIXED, PairStage.SKIPPED),
+    PairStage.MOVING: (PairStage.HELD, PairStage.SKIPPED),
+    PairStage.HELD: (PairStage.MIXED, PairStage.SKIPPED),
     PairStage.MIXED: (),
     PairStage.SKIPPED: (),
 }
 
-PENDING = (PairStage.OFFERED, PairStage.MOVING, PairStage.KEEPING, PairStage.HELD)
+PENDING = (PairStage.OFFERED, PairStage.MOVING, PairStage.HELD)
 
 
 @dataclass(slots=True)
 class Pairing:
-    """deadline: when waiting ends. since: when the pairing began. lost_at: since when the link is down. has_kept: the
-    partner has said that our parameters are on its disk."""
+    """sending: our parameters on their way to the partner. deadline: when waiting ends. since: when the pairing began.
+    lost_at: since when the link is down. sink: where the partner's parameters are, once all are here."""
 
     partner: OriginId
-    is_decider: bool
     ours: Offer
+    sending: Sending
     since: float
     deadline: float
     stage: PairStage = PairStage.OFFERED
     theirs: Offer | None = None
-    has_kept: bool = False
+    sink: Sink | None = None
     lost_at: float | None = None
 
     def enter(self, stage: PairStage) -> None:
@@ -63,16 +60,9 @@ class Pairing:
         return self.stage in PENDING
 
     @property
-    def may_skip(self) -> bool:
-        """May this end still say that the pair does not mix?"""
-        return self.is_pending and (self.is_decider or self.stage is not PairStage.HELD)
-
-    @property
-    def degree(self) -> int:
-        """The degree of the pair: of its end with more partners."""
-        assert self.theirs is not None, "nothing is known of the partner yet"
-        return max(self.ours.degree, self.theirs.degree)
-
-    @property
     def share(self) -> Share:
-        return Share(self.partner, weight(self.degree))
+        """What is mixed. The end with more partners gives the weight."""
+        assert self.theirs is not None, "nothing is known of the partner yet"
+        assert self.sink is not None, "not all of it is here"
+        degree = max(self.ours.degree, self.theirs.degree)
+        return Share(self.partner, weight(degree), self.theirs.digest, self.sink)

@@ -16,8 +16,9 @@ break."""
 
 SLOTS: dict[Matching, int | None] = {"one": 1, "two": 2, "full": None}
 
-CLOSING_ROUNDS_MAX = 64
-"""A plain limit: long paths and rings would take hundreds (`closing`)."""
+CLOSING_ROUNDS = 3
+"""Exchanges with all neighbours at the end of a run, without local steps. On a complete graph one makes replicas equal;
+docs/gasloc.md says what three leave on other graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class GaslocRules(SwarmRules):
     steps: of the whole run, a multiple of local_steps. local_steps: what a host does between two exchanges; one that is
     slower or faster may do fewer or more, a round is a round. gamma: of the outer step (`Mix`). encoding: how
     parameters travel; the protocol only compares the word. delay_steps: so many steps of the next round are done while
-    a round is exchanged. last_encoding: that of the end of a run (`closing`, `choice`), which loses nothing.
+    a round is exchanged. last_encoding: that of the end of a run, which loses nothing.
     content_bytes_max, copy_bytes_max: of the parameters as they travel, and of a checkpoint.
 
     fresh_rounds: whoever joins up to this round begins with the base model, later with a copy of a neighbour.
@@ -50,8 +51,8 @@ class GaslocRules(SwarmRules):
 
     @property
     def rounds(self) -> int:
-        """The number of the round after all exchanges. Not all closing rounds have to take place (`closing`)."""
-        return self.training_rounds + CLOSING_ROUNDS_MAX
+        """The number of the round after all exchanges."""
+        return self.training_rounds + CLOSING_ROUNDS
 
     def is_closing(self, round_: int) -> bool:
         """Is it an exchange at the end of the run, without local steps?"""
@@ -92,8 +93,8 @@ class Bounds:
         return min(self.wait_factor * local_seconds + self.floor_seconds + 4 * hop_seconds, self.seconds_max)
 
     def transfer_seconds(self, size: int, throughput: float | None, hop_seconds: float) -> float:
-        """How long it may take until `size` bytes, of both directions, are sent and kept on both sides, and both ends
-        know it.
+        """How long it may take until `size` bytes, of both directions, are sent and written on both sides, and both
+        ends know it.
 
         throughput: bytes per second that the link was seen to carry; None if it has carried nothing yet.
         """

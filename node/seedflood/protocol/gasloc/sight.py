@@ -5,7 +5,6 @@ donor        it joins, and needs a copy of a neighbour's replica
 start        it waits for the others before the first round
 own replica  it loads its own
 partner      the round waits for the partner, or for its parameters
-outcome      at the end of the run: whether the last exchange with it counts is its to say
 neighbour    at the end of the run: it has not come to the end, or does not have the replica with which all end
 copy         at the end of the run: it takes a copy of our replica
 replica      at the end of the run: we need its replica, or one that others have of it
@@ -28,7 +27,6 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
         "round": float(node.round),
         "exchanges": float(node.exchange.mixed),
         "exchanges_skipped": float(node.exchange.skipped),
-        "exchanges_in_doubt": float(len(node.ledger.doubts())),
         "exchange_seconds": node.exchange.seconds,
         "equal_replicas": float(len(node.agreement.choice.equal())),
         "unequal_replicas": float(len(node.agreement.choice.unequal())),
@@ -73,12 +71,10 @@ def _at_the_end(node: "Gasloc", membership: Membership, now: float) -> Iterator[
 
 
 def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]:
-    doubts, aim, since = [origin for origin, _ in node.ledger.doubts()], node.agreement.aim, node.agreement.since
-    for origin in sorted(doubts, key=membership.name):
-        yield Blocker("outcome", origin, membership.name(origin), None, since)
-    if not doubts and aim is not None:
+    aim, since = node.agreement.aim, node.agreement.since
+    if aim is not None:
         yield Blocker("replica", aim.author, membership.name(aim.author), None, since)
-    elif not doubts:
+    else:
         yield Blocker("replica", None, "any neighbour that has the replica with which all end", None, since)
 
 

@@ -1,5 +1,5 @@
 """What a node states to everyone beside its membership: how far it is, which of its links are slow, and at the end of
-the run which replica it holds.
+the run which replica it holds, and whose replicas it has refused.
 
 Both ends of an edge state its class, and the slower word counts: so everyone computes the same matching.
 
@@ -25,9 +25,13 @@ from seedflood.protocol.swarm.view import stated_edges
 SLOW_LINKS_MAX = 100
 """The most slow links in a statement, the slowest ones."""
 
-_HEAD = struct.Struct(">QB")
+REFUSED_MAX = 8
+"""The most refused replicas in a statement, the latest ones."""
+
+_HEAD = struct.Struct(">QBB")  # a round, how many links follow, and how many refused hosts after the replica
 _LINK = struct.Struct(">QB")
 _RESULT = struct.Struct(f">Q{DIGEST_BYTES}s")  # an origin, and a digest
+_REFUSED = struct.Struct(">Q")
 
 
 class Result(NamedTuple):
@@ -39,17 +43,23 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a node states. round: where it is. slow: the class of each slow link. result: what it holds at the end."""
+    """What a node states. round: where it is. slow: the class of each slow link. result: what it holds at the end, and
+    so vouches for. refused: the authors of replicas that are too far from its own."""
 
     round: int = 0
     slow: Mapping[OriginId, int] = field(default_factory=dict)
     result: Result | None = None
+    refused: tuple[OriginId, ...] = ()
 
     def packed(self) -> bytes:
         slowest = sorted(self.slow.items(), key=lambda one: (-one[1], one[0]))[:SLOW_LINKS_MAX]
-        head = _HEAD.pack(self.round, len(slowest))
-        result = _RESULT.pack(*self.result) if self.result is not None else b""
-        return head + b"".join(_LINK.pack(*one) for one in sorted(slowest)) + result
+        refused = self.refused[-REFUSED_MAX:] if self.result is not None else ()
+        parts = [_HEAD.pack(self.round, len(slowest), len(refused))]
+        parts += [_LINK.pack(*one) for one in sorted(slowest)]
+        if self.result is not None:
+            parts.append(_RESULT.pack(*self.result))
+        parts += [_REFUSED.pack(origin) for origin in refused]
+        return b"".join(parts)
 
 
 @lru_cache(maxsize=4096)
@@ -59,15 +69,22 @@ def unpack(state: bytes) -> Stated:
         return Stated()
     if len(state) < _HEAD.size:
         raise PeerError("a statement about rounds is cut off", reason="limit")
-    round_, count = _HEAD.unpack_from(state)
-    end = _HEAD.size + count * _LINK.size
-    if len(state) not in (end, end + _RESULT.size) or round_ > STEP_MAX or count > SLOW_LINKS_MAX:
+    round_, links, refusals = _HEAD.unpack_from(state)
+    end = _HEAD.size + links * _LINK.size
+    with_result = end + _RESULT.size + refusals * _REFUSED.size
+    has_result = len(state) == with_result
+    if not has_result and (len(state) != end or refusals):
         raise PeerError("a statement about rounds has another form", reason="limit")
+    if round_ > STEP_MAX or links > SLOW_LINKS_MAX or refusals > REFUSED_MAX:
+        raise PeerError("a statement about rounds is beyond what any host states", reason="limit")
     slow = dict(_LINK.iter_unpack(state[_HEAD.size : end]))
     if any(not 0 < one <= SLOW_CLASS_MAX for one in slow.values()):
         raise PeerError("a link is slower than any can be", reason="limit")
-    result = Result(*_RESULT.unpack_from(state, end)) if len(state) > end else None
-    return Stated(round_, slow, result)
+    if not has_result:
+        return Stated(round_, slow)
+    result = Result(*_RESULT.unpack_from(state, end))
+    refused = (origin for (origin,) in _REFUSED.iter_unpack(state[end + _RESULT.size :]))
+    return Stated(round_, slow, result, tuple(refused))
 
 
 def stated(member: Member) -> Stated:

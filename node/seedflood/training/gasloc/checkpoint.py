@@ -1,14 +1,9 @@
 """Checkpoints: everything that a worker needs to resume bit by bit, as arrays, and facts that say what they are.
 
 Arrays: `values` (the parameters, flat), `optimiser.GROUP.NAME` of the optimiser's state, and of the outer step
-`anchor`, `previous`, `residual` and `late` (what the anchor lacks while it is offered), where they exist. Flat arrays
-of the same layout, so saving copies nothing but what is not in host memory; whoever wants weights by name exports a
-model. They may be saved between any two local steps. `reach` has two numbers of each tensor; where it is missing, it
-begins anew.
-
-They may be saved during an exchange, too. A host that resumes from such a one ends that round without partners, which
-adds the momentum, and then adds what was mixed from the kept differences: the same parameters as without the crash.
-Only what error feedback had put aside in that round is lost to the others.
+`anchor`, `previous` and `residual`, where they exist. Flat arrays of the same layout, so saving copies nothing but what
+is not in host memory; whoever wants weights by name exports a model. They may be saved between any two local steps, but
+not during an exchange. `reach` has two numbers of each tensor; where it is missing, it begins anew.
 """
 
 import hashlib
@@ -21,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seedflood.training.gasloc.exchange import KeptDifference
 from seedflood.training.gasloc.outer import Outer
 from seedflood.training.gasloc.worker import Worker
 
@@ -34,6 +28,7 @@ _REACH, _RESIDUAL = "reach", "residual"
 
 def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
     """The present state. The arrays are views: write or copy them before the next step changes them."""
+    assert outer.offer is None, "a checkpoint holds whole rounds"
     tensors = {"values": worker.flat.values_F}
     numbers: dict[str, Any] = {}
     for group, state in worker.optimiser.state_dict()["state"].items():
@@ -46,13 +41,10 @@ def save(worker: Worker, outer: Outer) -> tuple[Arrays, Facts]:
     tensors |= _outer_tensors(outer)
     if outer.reach is not None:
         tensors[_REACH] = outer.reach.squares_2T
-    if (late_F := outer.late()) is not None:
-        tensors["late"] = late_F
     arrays = {name: _array(tensor) for name, tensor in tensors.items()}
     facts = _identity(worker, outer) | {
         "step": str(worker.step),
         "round": str(outer.round),
-        "is_offered": str(outer.offer is not None),
         "numbers": json.dumps(numbers, sort_keys=True),
     }
     return arrays, facts
@@ -89,8 +81,7 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
         raise ValueError("the checkpoint was made with another model, optimiser or outer step")
     step, round_, numbers = int(facts["step"]), int(facts["round"]), json.loads(facts["numbers"])
     targets = {"values": worker.flat.values_F} | _outer_tensors(outer)
-    late = {"late": worker.flat.values_F} if "late" in arrays else {}
-    for name, target in (targets | late).items():
+    for name, target in targets.items():
         array = arrays.get(name)
         if array is None or array.shape != tuple(target.shape) or array.dtype != _array(target).dtype:
             raise ValueError(f"the checkpoint does not hold {name} in the form that is needed here")
@@ -103,11 +94,9 @@ def restore(worker: Worker, outer: Outer, arrays: Mapping[str, NDArray[Any]], fa
     for name, target in targets.items():
         target.copy_(_tensor(arrays[name], target.dtype))
     worker.step = step
-    device = worker.flat.values_F.device
-    is_offered = facts["is_offered"] == "True"
     if outer.reach is not None:
         outer.reach.squares_2T = _reach(outer.reach.squares_2T, arrays.get(_REACH))
-    outer.resume(round_, is_offered=is_offered, late=KeptDifference(arrays["late"].copy(), device) if late else None)
+    outer.resume(round_)
 
 
 def _reach(ours_2T: Tensor, saved_2T: NDArray[Any] | None) -> Tensor:

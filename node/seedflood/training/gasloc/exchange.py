@@ -10,18 +10,15 @@ errors do not add up: after any number of rounds, the sum of what was sent diffe
 of one round. The residual changes only when the offer is mixed; until then the offer keeps the same bytes. It
 takes half a copy of the parameters, so an exchange stays below 1.2 copies.
 
-**A round mixes differences**: ours minus theirs, both as they were sent. A difference is computed from
-an offer and an arrival, or read from the disk.
+**A round mixes differences**: ours minus theirs, both as they were sent.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
 
 import hashlib
 import math
-from collections.abc import Iterator
 from typing import Any, Protocol
 
-import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -121,21 +118,14 @@ class Arrival:
         self._read: tuple[int, Tensor] | None = None
 
     def check(self) -> None:
-        """Raises PeerError if the bytes do not have the offered digest, or are no parameters of the run."""
-        for _ in self.checked():
-            pass
-
-    def checked(self) -> Iterator[int]:
-        """The index of each piece. Raises PeerError after the last one if the bytes do not have the offered digest, or
-        are beyond what parameters of the run can be. Then the caller must discard everything that it made of the
-        pieces."""
+        """Raises PeerError if the bytes do not have the offered digest, or are beyond what parameters of the run can
+        be."""
         hasher, squares = begin_digest(self.encoding, self._numbers), 0.0
         for index in range(len(pieces_of(self._numbers))):
             payload = self._piece(index)
             hasher.update(_bytes(payload))
             told_N = self.encoding.decode(payload)
             squares += float(torch.linalg.vector_norm(told_N, dtype=torch.float64)) ** 2
-            yield index
         if hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
         if not math.sqrt(squares) < self._norm_max:  # also if one of them is not a number
@@ -153,17 +143,9 @@ class Arrival:
         return self._read[1]
 
 
-class Difference(Protocol):
-    """Our parameters minus those of a partner, for one round, piece by piece."""
-
-    def piece(self, index: int) -> Tensor:
-        """One piece, float32. Do not change it."""
-        ...
-
-
-class FreshDifference:
+class Difference:
     """Our parameters minus those of a partner, for one round, both as they were sent: of an open offer and an arrival
-    that was checked, or is checked by `checked`."""
+    that was checked."""
 
     def __init__(self, offer: Outgoing, arrival: Arrival) -> None:
         self._offer = offer
@@ -172,25 +154,6 @@ class FreshDifference:
     def piece(self, index: int) -> Tensor:
         """One piece, float32."""
         return self._offer.told(index) - self._arrival.told(index)
-
-    def checked(self) -> Iterator[NDArray[numpy.float32]]:
-        """All pieces, in host memory. Raises PeerError after the last one if the arrival is not what was offered. Then
-        the caller must discard all pieces."""
-        for index in self._arrival.checked():
-            yield self.piece(index).cpu().numpy()
-
-
-class KeptDifference:
-    """Such a difference that was kept on the disk, perhaps in an earlier life of the process."""
-
-    def __init__(self, difference_F: Stored, device: torch.device | str = "cpu") -> None:
-        self._difference_F = difference_F
-        self._pieces = pieces_of(len(difference_F))
-        self._device = device
-
-    def piece(self, index: int) -> Tensor:
-        """One piece, float32. Do not change it."""
-        return torch.from_numpy(self._difference_F[self._pieces[index]]).to(self._device)
 
 
 def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":

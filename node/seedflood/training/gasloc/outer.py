@@ -31,7 +31,8 @@ steps may go on meanwhile: the correction is added late, and their progress belo
 **D-Adam, DSGD** are one local step a round, eta = 1 and gamma = 0 (`PLAIN`), with that optimiser.
 
 **At the end** of a run closing rounds mix without momentum and exactly (float32), and then everyone's parameters are
-`replace`d by those of one host.
+`replace`d by those of one host, which must be near ours where that can be told (`is_near`). With momentum it cannot:
+honest replicas are further apart than what their own steps tell.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
@@ -92,9 +93,6 @@ class Outer:
         self.settings = settings
         self.round = 0
         self.offer: Outgoing | None = None
-        self._late: list[tuple[float, Difference]] = []
-        """Corrections that came while the anchor was offered, with their factors. They are not in it, and are not local
-        progress."""
         self.values_F = values_F
         self.anchor_F = values_F.clone()
         self.previous_F = values_F.clone() if settings.gamma != 0 else None
@@ -143,47 +141,30 @@ class Outer:
             phi_N += change_N
         self.offer = None
         self.round += 1
-        for scale, difference in self._late:
-            _add(scale, difference, self.anchor_F)
-        self._late.clear()
         apart, size = (math.sqrt(square) for square in squares.tolist())
         distance = apart / math.sqrt(len(terms)) / size if terms and size else 0.0
         return Mixed(len(terms), distance)
 
     @torch.no_grad()
-    def correct(self, term: Term, *, width: float = 1.0) -> None:
-        """Adds the term of an earlier round, of which we did not know whether it counts, to the present parameters. To
-        those that are offered it is added when the round is mixed: they must not change. width: see `mix`."""
-        scale, pull = -term.weight, self._clip(term.difference, width) or term.difference
-        _add(scale, pull, self.values_F)
-        if self.offer is None:
-            _add(scale, pull, self.anchor_F)
-        else:
-            self._late.append((scale, pull))
+    def is_near(self, result: Callable[[int], Tensor]) -> bool:
+        """Do we vouch for other parameters, given piece by piece as float32? With momentum for any."""
+        if self.reach is None:
+            return True
+        pieces = pieces_of(len(self.values_F))
+        return self.reach.is_near(lambda index: self.values_F[pieces[index]] - result(index))
 
     @torch.no_grad()
     def replace(self, result: Callable[[int], Tensor]) -> None:
         """Goes on from other parameters, piece by piece as float32; nothing is added to them any more."""
         self.offer = None
-        self._late.clear()
         for index, part in enumerate(pieces_of(len(self.values_F))):
             self.values_F[part] = result(index)
             self.anchor_F[part] = self.values_F[part]
 
-    def late(self) -> Tensor | None:
-        """The sum of the corrections that the offered anchor lacks, as a new tensor; None if there are none."""
-        if not self._late:
-            return None
-        late_F = torch.zeros_like(self.values_F)
-        for scale, difference in self._late:
-            _add(scale, difference, late_F)
-        return late_F
-
-    def resume(self, round_: int, *, is_offered: bool, late: Difference | None = None) -> None:
-        """Resumes from a checkpoint whose tensors are restored already. An open offer has the same digest as before."""
+    def resume(self, round_: int) -> None:
+        """Resumes from a checkpoint whose tensors are restored already."""
         self.round = round_
-        self._late = [(1.0, late)] if late is not None else []
-        self.offer = Outgoing(self.anchor_F, self.settings.encoding, self.residual_F) if is_offered else None
+        self.offer = None
         self._measure_residual()
 
     def _clip(self, difference: Difference, width: float) -> Clipped | None:
@@ -200,9 +181,3 @@ class Outer:
         momentum_N = (phi_N - self.previous_F[part]).mul_(self.settings.gamma)
         self.previous_F[part] = phi_N
         return momentum_N
-
-
-def _add(scale: float, difference: Difference, target_F: Tensor) -> None:
-    """Adds scale times a difference, piece by piece."""
-    for index, part in enumerate(pieces_of(len(target_F))):
-        target_F[part].add_(difference.piece(index), alpha=scale)

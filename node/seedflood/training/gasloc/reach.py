@@ -16,8 +16,9 @@ progress leave the reach as it is.
 **An encoding** makes replicas look further apart than they are. What it has left out of our own offers (`residual_F`)
 is as large as what it leaves out of a partner's, and counts like progress.
 
-**At the end** of a run replicas have to come together, and local steps are short by then: the limit is `CLOSING` times
-as wide.
+**At the end** of a run replicas have to come together, and local steps are short by then: the limit is `WIDE`. The
+same width tells whether the replica of another host is near ours, so that we vouch for it (`protocol/gasloc/choice`).
+That is asked of all parameters together: honest replicas differ by many reaches in single tensors that hardly learn.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece, T tensors.
 """
@@ -32,8 +33,9 @@ from torch import Tensor
 from seedflood.training.gasloc.encodings import pieces_of
 from seedflood.training.gasloc.exchange import Difference
 
-CLOSING = 4.0
-"""In closing rounds a difference may be so many times our reach."""
+WIDE = 4.0
+"""In closing rounds a difference may be so many times our reach, and so may the replica with which we end. Measured on
+rings and paths of eight: half of all pairs are within it, and on complete graphs all."""
 
 KEPT = 0.5
 """What a round leaves of the squares."""
@@ -76,6 +78,12 @@ class Reach:
         is_over_T = norms_T > limits_2T[0]
         scales_T = torch.where(is_over_T, limits_2T[0] / norms_T, 1.0)
         return Clipped(difference, self._spans, largest, scales_T.tolist())
+
+    def is_near(self, piece_of: Callable[[int], Tensor]) -> bool:
+        """Is a difference, given piece by piece, within `WIDE` in all tensors together?"""
+        norm = torch.linalg.vector_norm(self._measure(piece_of)[0])
+        limit = torch.linalg.vector_norm(self._limits(WIDE)[0])
+        return bool(norm <= limit)
 
     def _limits(self, width: float) -> Tensor:
         return width * (self.squares_2T + self._left_out_2T).sqrt()

@@ -1,7 +1,7 @@
 """One origin's model, rows and outer steps, for the compute thread.
 
-It is not thread-safe, but another thread may read an open offer. Local steps and corrections may go on while an offer
-is open. Which order means what: `host/gasloc/work`.
+It is not thread-safe, but another thread may read an open offer. Local steps may go on while an offer is open. Which
+order means what: `host/gasloc/work`.
 """
 
 import math
@@ -15,7 +15,7 @@ from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
 from seedflood.training.gasloc.encodings import EncodingName
-from seedflood.training.gasloc.exchange import Arrival, FreshDifference, Outgoing, Stored
+from seedflood.training.gasloc.exchange import Arrival, Difference, Outgoing, Stored
 from seedflood.training.gasloc.outer import Outer, OuterSettings
 from seedflood.training.gasloc.packing import PackedTask
 from seedflood.training.gasloc.worker import Worker, WorkerSettings
@@ -55,23 +55,28 @@ class Trainer:
         """Are our parameters what others would take?"""
         return float(torch.linalg.vector_norm(self.worker.flat.values_F, dtype=torch.float64)) < self.norm_max
 
-    def difference(self, payload: Stored, digest: bytes) -> FreshDifference:
-        """What a round needs of a partner, to be mixed or kept after a check. payload: its parameters, uint8, as they
-        were offered under this digest. Raises PeerError if parameters of this run cannot have this size."""
+    def difference(self, payload: Stored, digest: bytes) -> Difference:
+        """What a round mixes of a partner. payload: its parameters, uint8, as they were offered under this digest.
+        Raises PeerError if they are not that, or no parameters of this run."""
         offer = self.outer.offer
         assert offer is not None, "nothing was offered"
-        return FreshDifference(offer, self._arrival(payload, digest, offer.encoding.name))
+        arrival = self._arrival(payload, digest, offer.encoding.name)
+        arrival.check()
+        return Difference(offer, arrival)
 
     def content(self) -> Outgoing:
         """The present parameters, to be fetched as they are; its digest is computed. They must not change meanwhile."""
         return Outgoing(self.worker.flat.values_F, LAST_ENCODING)
 
-    def take(self, payload: Stored, digest: bytes) -> None:
-        """Our parameters become these, with which all end. Raises PeerError, and changes nothing, if these are not the
-        offered bytes."""
+    def take(self, payload: Stored, digest: bytes, *, may_be_far: bool) -> bool:
+        """Our parameters become these, with which all end. Returns False, and changes nothing, if they are far from
+        ours and may not be. Raises PeerError, and changes nothing, if these are not the offered bytes."""
         result = self._arrival(payload, digest, LAST_ENCODING)
         result.check()
-        self.outer.replace(result.told)
+        is_taken = may_be_far or self.outer.is_near(result.told)
+        if is_taken:
+            self.outer.replace(result.told)
+        return is_taken
 
     def snapshot(self) -> tuple[Arrays, Facts]:
         """Arrays and facts for a checkpoint. Write them before the next step. The facts name the base model, too."""
