@@ -50,10 +50,10 @@ def find_movement(hosts: Sequence[GaslocHost]) -> Movement | None:
         values, steps = host.replica.last
         learned = plus(host.base, tuple(steps * one for one in DRIFT))
         total = plus(total, minus(values, learned))
-    lonely = [half.part for half in _halves(hosts) if half.counterpart is None]
-    for part in lonely:
-        explained = plus(explained, part)
-    return Movement(total, len(lonely), explained)
+    uneven = [half for half in _halves(hosts) if not half.is_even]
+    for half in uneven:
+        explained = plus(explained, half.part)
+    return Movement(total, len(uneven), explained)
 
 
 def mean_moved(hosts: Sequence[GaslocHost]) -> float | None:
@@ -111,6 +111,13 @@ class Half(NamedTuple):
     part: Values
     counterpart: Values | None
 
+    @property
+    def is_even(self) -> bool:
+        """Has the other end taken away what this one has added?"""
+        if self.counterpart is None:
+            return False
+        return not any(a + b for a, b in zip(self.part, self.counterpart, strict=True))
+
 
 def _halves(hosts: Sequence[GaslocHost]) -> Iterator[Half]:
     """Of pairs of these hosts. Not of those with a replica that was replaced since."""
@@ -123,14 +130,17 @@ def _halves(hosts: Sequence[GaslocHost]) -> Iterator[Half]:
 
 
 def _find_unbalanced(hosts: Sequence[GaslocHost]) -> Iterator[str]:
-    """Pairs of which one end has added another amount than the other has taken away, or of which one end mixed alone
-    without a reason: the other one gave up waiting, or was started again."""
-    for host, other, round_, part, theirs in _halves(hosts):
+    """Pairs of which one end has added another amount than the other has taken away, or has mixed alone, without a
+    reason: the other one gave up waiting, or an end was started again in that round. Then it has trained once more, and
+    mixes what it holds now with what the other one has offered before."""
+    for half in _halves(hosts):
+        host, other, round_ = half.host, half.other, half.round
+        if half.is_even or round_ in other.died_in:
+            continue
         pair = (round_, host.origin)
-        has_reason = pair in other.skipped or pair in other.lost or round_ in other.died_in
-        if theirs is None and not has_reason:
+        if half.counterpart is None and pair not in other.skipped and pair not in other.lost:
             yield f"{host.name} has mixed round {round_} with {other.name}, which has not"
-        elif theirs is not None and any(a + b for a, b in zip(part, theirs, strict=True)):
+        elif half.counterpart is not None and round_ not in host.died_in:
             yield f"{host.name} and {other.name} have mixed different things in round {round_}"
 
 
