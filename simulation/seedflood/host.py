@@ -186,7 +186,7 @@ class SeedfloodHost(Host):
             case Adopt(closed, others):
                 self._order(self.ledger.adopt, closed, others)
             case Seal(epoch):
-                self._order(self.ledger.seal, epoch)
+                self.work.put(0.0, self.ledger.seal, epoch)  # it computes nothing
             case Replay(pages):
                 self._order(self._replayed, pages)
             case Refill(closed, pages):

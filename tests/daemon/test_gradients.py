@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seedflood.host.seedflood.engine import FAST, TOO_LONG, WORSE
+from seedflood.host.seedflood.engine import TOO_LONG, UNLEARNED
 from seedflood.offline.learned import rebuild, replay
 from seedflood.operations.status import describe
 from seedflood.protocol.seedflood.algorithm import STOPPED
@@ -68,16 +68,16 @@ async def test_a_rate_whose_first_step_is_too_long_is_halved_before_it_and_all_s
         assert [step for step, _ in host.hub.history.halvings] == [0] * is_halved
 
 
-@pytest.mark.parametrize(("changes", "is_worse"), [({}, False), ({"learning_rate": 100.0}, True)])
-async def test_where_hosts_cannot_go_back_each_slows_down_when_all_lose_more_than_before(cluster, changes, is_worse):
+@pytest.mark.parametrize(("changes", "is_halved"), [({}, False), ({"learning_rate": 100.0}, True)])
+async def test_a_rate_that_is_too_high_is_halved_in_bounded_windows_too(cluster, changes, is_halved):
     hosts = await cluster.ring(3, {**GRADIENT, "batch_size": 16, "window": "bounded", "steps": 24, **changes})
     results = await cluster.finish()
+    assert len({(result["digest"], result["rate_halvings"]) for result in results}) == 1
     for host, result in zip(hosts, results, strict=True):
-        assert (result["rate_halvings"] > 0) == is_worse
-        assert host.hub.history.halvings == [(step, count) for count, step in enumerate(result["control_steps"], 1)]
-        assert result["rate_halvings"] == len(result["control_steps"]) == host.engine.trainer.halvings
-        said = [event["event"] for event in host.hub.events]
-        assert (FAST in said, WORSE in said) == (is_worse, is_worse)
+        assert (result["rate_halvings"] > 0) == is_halved
+        assert (host.hub.history.halvings != []) == is_halved
+        said = {event["event"] for event in host.hub.events}
+        assert (not said.isdisjoint({TOO_LONG, UNLEARNED})) == is_halved
 
 
 @pytest.mark.parametrize(("lie", "changes", "is_halved"), [(LOSS_MAX, {"learning_rate": 100.0}, True), (1, {}, False)])

@@ -11,7 +11,7 @@ from seedflood.errors import ExitCode
 from seedflood.host import daemon
 from seedflood.operations import eventlog
 from seedflood.operations import server as http_server
-from seedflood.transport import link, links, mapping, server
+from seedflood.transport import link, links, server
 
 REPOSITORY = Path(__file__).parents[2]
 UNIT = (REPOSITORY / "deploy" / "systemd" / "seedflood-node.service").read_text()
@@ -22,7 +22,6 @@ LEAVING_SECONDS_MAX = sum(
         daemon.COMPUTE_SECONDS,
         link.FAREWELL_SECONDS,
         links.STOP_SECONDS,
-        mapping.WAIT_SECONDS,
         server.CLOSE_SECONDS,
         http_server.CLOSE_SECONDS,
         eventlog.CLOSE_SECONDS,

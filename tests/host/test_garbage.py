@@ -1,5 +1,4 @@
 import gc
-import weakref
 
 import pytest
 
@@ -30,17 +29,6 @@ class Thing:
 
     def __init__(self):
         self.itself = self
-
-
-def test_what_was_excluded_is_not_searched_until_the_run_that_made_it_is_over():
-    thing = Thing()
-    seen = weakref.ref(thing)
-    garbage.exclude()
-    del thing
-    garbage.settle()
-    assert seen() is not None
-    garbage.release()
-    assert seen() is None
 
 
 def test_nothing_is_searched_while_a_model_is_loaded_and_everything_is_afterwards():

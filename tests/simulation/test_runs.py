@@ -186,7 +186,6 @@ def test_what_names_no_seeds_is_refused(text):
         {"window": "open"},
         {"steps": 0},
         {"local_steps": 3},
-        {"window": "none", "optimizer": "adam"},
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(settings):
