@@ -169,7 +169,7 @@ async def test_who_tells_of_other_texts_or_rewards_is_named_by_all_others_and_no
     lie(c)
     await cluster.finish()
     assert a.engine.auditor.audits.count > 20
-    assert len(a.engine.auditor.audits.seen(b.node.origin)) > 5
+    assert len(a.engine.auditor.audits._seen[b.node.origin]) > 5
     assert set(a.engine.auditor.audits.named) == {c.node.origin}
     (found,) = (a.settings.node.state / "findings").iterdir()
     assert json.loads(found.read_text())["audits"] <= 20

@@ -91,7 +91,6 @@ def test_everybody_is_drawn_and_about_as_often_as_was_wanted(make):
 def test_an_update_is_compared_whether_it_comes_before_or_after_it_was_measured_again(make, disk):
     node = agreed()
     auditor = make(node)
-    auditor.audits.note([(1, 500)])
     early, late = B.bundle(3), B.bundle(4)
     disk.kept.append(early)
     auditor.heard([early])
@@ -132,7 +131,10 @@ def test_a_finding_is_told_once_and_kept(make, tmp_path):
     ((event, level, facts),) = told(auditor)
     assert (event, level, facts["name"]) == ("audit finding", "error", node.membership.name(B.id))
     found = json.loads((tmp_path / FINDINGS_FOLDER / f"{fingerprint(B.id)}.json").read_text())
-    assert found["steps"] == facts["steps"]
+    assert found["steps"] == facts["steps"] == list(range(10))
+    assert found["audits"] == 10
+    assert facts["says"] == auditor.audits.named[B.id].describe()
+    assert auditor.add_to(node.view(0.0)).words["audit"].endswith(": " + facts["says"])
     assert auditor.audits.named.keys() == {B.id}
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from seedflood import durable
 from seedflood.config import NodeSettings
 from seedflood.host.engine import Shell
-from seedflood.host.seedflood.audit import ORIGINS_MAX, Audits, Finding, Verdict
+from seedflood.host.seedflood.audit import ORIGINS_MAX, Audits, Finding
 from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.seedflood.messages import Bundle, Told
@@ -145,7 +145,6 @@ class Auditor:
 
     def measured(self, origin: OriginId, step: int, again: Sequence[Told], *, is_loss_judged: bool = True) -> None:
         """What we measured in the place of another origin. Its bundle may be here already."""
-        self.audits.note(again)
         self._waiting[origin, step] = _Measured(again, is_loss_judged)
         while len(self._waiting) > WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
@@ -174,18 +173,18 @@ class Auditor:
         """The view of the node with what was audited."""
         audits, name = self.audits, self._node.membership.name
         figures = {**view.figures, "audits": float(audits.count), "audit_findings": float(len(audits.named))}
-        said = [f"{name(origin)}: {verdict.describe()}" for origin, verdict in sorted(audits.named.items())]
+        said = [f"{name(origin)}: {finding.describe()}" for origin, finding in sorted(audits.named.items())]
         words = {**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"}
         return replace(view, figures=figures, words=words)
 
     def _compare(self, bundle: Bundle, again: "_Measured") -> None:
-        judged = again.is_loss_judged
-        for step, (told, ours) in enumerate(zip(bundle.probes, again.told, strict=True), bundle.step):
-            verdict = self.audits.compare(bundle.origin, step, told, ours, is_loss_judged=judged)
-            if verdict is not None:
-                self._tell(bundle.origin, verdict)
+        finding = self.audits.compare(
+            bundle.origin, bundle.step, bundle.probes, again.told, is_loss_judged=again.is_loss_judged
+        )
+        if finding is not None:
+            self._tell(finding)
 
-    def _tell(self, origin: OriginId, verdict: Verdict) -> None:
+    def _tell(self, finding: Finding) -> None:
         """Signs a finding, keeps it in the state folder, and tells the operator. Nothing else follows from it."""
         hub, identity = self._shell.hub, self._shell.identity
         if self.audits.is_self_doubted:
@@ -195,28 +194,20 @@ class Auditor:
                 named=len(self.audits.named),
             )
             return
-        unsigned = Finding(origin, verdict, len(self.audits.seen(origin)))
-        run_id, key = self._node.rules.run_id, identity.public_key
-        signature = identity.sign(unsigned.signed_bytes(run_id, key))
+        name = fingerprint(finding.origin)
         facts = {
-            "name": self._node.membership.name(origin),
-            "origin": fingerprint(origin),
-            "story": verdict.story,
-            "steps": list(verdict.steps),
-            "statistic": round(verdict.statistic, 3),
-            "audits": unsigned.audits,
+            "name": self._node.membership.name(finding.origin),
+            "origin": name,
+            "steps": list(finding.steps),
+            "audits": finding.audits,
         }
-        hub.tell("audit finding", "error", says=verdict.describe(), **facts)
-        signed = {
-            **facts,
-            "statistic": verdict.statistic,
-            "run_id": run_id.hex(),
-            "finder": key.hex(),
-            "signature": signature.hex(),
-        }
+        hub.tell("audit finding", "error", says=finding.describe(), **facts)
+        run_id, key = self._node.rules.run_id, identity.public_key
+        signature = identity.sign(finding.signed_bytes(run_id, key))
+        signed = {**facts, "run_id": run_id.hex(), "finder": key.hex(), "signature": signature.hex()}
         try:
             folder = self._settings.state / FINDINGS_FOLDER
             folder.mkdir(mode=0o700, exist_ok=True)
-            durable.write(folder / f"{fingerprint(origin)}.json", json.dumps(signed, indent=1).encode() + b"\n")
+            durable.write(folder / f"{name}.json", json.dumps(signed, indent=1).encode() + b"\n")
         except OSError as error:
             hub.tell("the finding could not be kept", "warning", reason=error.strerror or str(error))

@@ -174,8 +174,6 @@ class SeedfloodEngine(FloodEngine):
         self._shell.identity.use()
         self._figures = measured.figures
         self._words = {name: _on_one_line(text) for name, text in measured.words.items()}
-        if self.auditor is not None:
-            self.auditor.audits.note(measured.probes)
         loss = round(measured.loss, 4) if measured.is_finite else None
         self._hub.measured(measured.step, len(measured.probes), loss, measured.seconds)
         if not measured.is_finite:
