@@ -26,15 +26,16 @@ def find_violations(hosts: Sequence[GaslocHost]) -> list[str]:
     violations += [*_find_unequal(hosts), *_find_huge(hosts), *_find_strayed(hosts)]
     movement = find_movement(hosts)
     if movement is not None and movement.total != movement.explained:
-        violations.append("the mean of all replicas has moved by more than pairs that mixed at one end alone")
+        violations.append("the mean of all replicas has moved by more than uneven pairs explain")
     return violations
 
 
 class Movement(NamedTuple):
-    """How far the sum of all replicas has moved. pairs: how many mixed at one end alone. explained: by these."""
+    """How far the sum of all replicas has moved. halves: how many ends mixed what the other end has not taken away.
+    explained: by these."""
 
     total: Values
-    pairs: int
+    halves: int
     explained: Values
 
 

@@ -93,12 +93,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Outcome):
-    """The result of a plan. one_sided: how many pairs mixed at one end alone. mean_moved: how far that has moved the
+    """The result of a plan. uneven: how many ends mixed what the other did not. mean_moved: how far that has moved the
     mean (`mean_moved`). Both are None where nothing is promised of it. exchanges, skipped: pairs that mixed or did not,
     as both ends count them. copies: how many hosts took one. distance: `find_distance`."""
 
     plan: Plan
-    one_sided: int | None
+    uneven: int | None
     mean_moved: float | None
     exchanges: int
     skipped: int
@@ -154,7 +154,7 @@ def simulate(plan: Plan) -> Result:
     return Result(
         **asdict(outcome),
         plan=plan,
-        one_sided=movement.pairs if movement is not None else None,
+        uneven=movement.halves if movement is not None else None,
         mean_moved=mean_moved(world.honest),
         exchanges=sum(one.mixed for one in seen),
         skipped=sum(one.skipped for one in seen),
@@ -220,7 +220,7 @@ def show_result(result: Result, console: Console) -> None:
     table.add_row("promises", verdict(not result.violations))
     table.add_row("healed", verdict(result.healed))
     if result.mean_moved is not None:
-        table.add_row("pairs that mixed at one end alone", str(result.one_sided))
+        table.add_row("ends that mixed what the other did not", str(result.uneven))
         table.add_row("how far they moved the mean, of how far apart base models are", f"{result.mean_moved:.2g}")
     if result.distance is not None:
         table.add_row("distance to the mean, of that before closing rounds", f"{result.distance:.2g}")

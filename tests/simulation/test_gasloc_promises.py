@@ -44,7 +44,7 @@ def lying(monkeypatch, seed, kinds, *, healing_seconds=400.0, **settings):
     return simulated("liars", seed, **{**drawn, **settings})
 
 
-# The mean moves by no more than pairs that mixed at one end alone, which has a reason
+# The mean moves by no more than uneven pairs, and each has a reason
 
 
 def test_that_a_partner_is_left_before_it_has_all_is_seen(monkeypatch):
@@ -57,10 +57,10 @@ def test_that_a_partner_is_left_before_it_has_all_is_seen(monkeypatch):
         if pairing is not None and pairing.stage == "held":
             exchange._mix(pairing)
 
-    assert simulated("none", 3).one_sided == 0
+    assert simulated("none", 3).uneven == 0
     monkeypatch.setattr(Exchange, "arrived", arrive)
     results = [simulated("none", seed) for seed in range(4)]
-    assert sum(result.one_sided for result in results) > 0
+    assert sum(result.uneven for result in results) > 0
     assert any(result.mean_moved for result in results)
 
 
@@ -92,7 +92,7 @@ def test_that_something_else_moves_the_mean_is_seen(monkeypatch):
 def test_crashes_move_the_mean_only_by_pairs_that_mixed_at_one_end_alone():
     results = [simulated("crashes", seed, clients=8) for seed in range(6)]
     assert all(result.is_good for result in results)
-    assert sum(result.one_sided for result in results) > 0
+    assert sum(result.uneven for result in results) > 0
     assert 0 < max(result.mean_moved for result in results) < 0.5
 
 

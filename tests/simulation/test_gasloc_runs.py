@@ -104,7 +104,7 @@ def test_every_kind_of_fault_happens():
 def test_a_calm_run_has_no_faults_and_skips_nothing():
     result = simulate(Plan(clients=6, steps=24, profile="none", matching="one", gamma=0.0, local_steps=4))
     assert_good(result)
-    assert (result.faults, result.skipped, result.one_sided, result.mean_moved) == ({}, 0, 0, 0.0)
+    assert (result.faults, result.skipped, result.uneven, result.mean_moved) == ({}, 0, 0, 0.0)
     assert result.exchanges >= 6 * 4
 
 
@@ -141,13 +141,13 @@ def test_the_facts_are_plain_values():
         "gamma": 0.0,
     }
     assert facts["healed"] is True
-    assert facts["mean_moved"] == facts["one_sided"] == 0
+    assert facts["mean_moved"] == facts["uneven"] == 0
     assert facts["violations"] == facts["stuck"] == []
 
 
 def test_people_see_a_verdict_and_what_went_wrong():
     good = simulate(Plan(clients=3, steps=4, profile="none", gamma=0.0))
-    assert "pairs that mixed at one end alone" in shown(good)
+    assert "ends that mixed what the other did not" in shown(good)
     text = io.StringIO()
     assert show_sweep([good], Console(file=text, width=120), count=1) == []
     assert "1 of 1 seeds done, 0 bad" in text.getvalue()

@@ -114,7 +114,7 @@ class Replica:
     @property
     def halvings(self) -> int:
         """How often the learning rate has been halved, because the run unlearned (`control`)."""
-        left = self._coefficients.past_before(self.epoch + 1).halvings
+        left = self._coefficients.past_before(self.epoch + 1).halvings  # only in strict windows
         return max(left, self._aggregation.halvings(self.epoch))
 
     @property
