@@ -16,6 +16,9 @@ import pytest
 SECONDS_MAX = 240.0
 """For one thing to happen; the longest is four nodes that import PyTorch at once."""
 
+RUN_SECONDS_MAX = 1200.0
+"""For a whole run to end, on two cores that other tests load as well."""
+
 
 class Container:
     """One container by its name."""
@@ -68,7 +71,7 @@ class Container:
 
     def wait(self) -> int:
         """The exit code, once it has ended."""
-        return int(docker("wait", self.name))
+        return int(run_command(["docker", "wait", self.name], seconds=RUN_SECONDS_MAX))
 
     def result(self) -> dict[str, Any]:
         return json.loads(self._stdout().splitlines()[-1])
@@ -93,9 +96,14 @@ def docker(*words: str, directory: str | None = None) -> str:
     return run_command(["docker", *words], directory)
 
 
-def run_command(command: Sequence[str], directory: str | None = None, environment: dict[str, str] | None = None) -> str:
+def run_command(
+    command: Sequence[str],
+    directory: str | None = None,
+    environment: dict[str, str] | None = None,
+    seconds: float = SECONDS_MAX,
+) -> str:
     ran = subprocess.run(
-        command, capture_output=True, text=True, cwd=directory, env=environment, timeout=SECONDS_MAX, check=False
+        command, capture_output=True, text=True, cwd=directory, env=environment, timeout=seconds, check=False
     )
     if ran.returncode != 0:
         pytest.fail(f"{' '.join(command)}: {ran.stderr.strip()[-2000:]}")
