@@ -117,6 +117,7 @@ BOUNDS: dict[str, Bound] = {
     "Voting._told": _epochs,
     "Voting.misvoting": origins,
     "Window.waiting": origins,
+    "Window.expected": origins,
     "WantedSums.wanted": fixed(SUMS_MAX),
     "_Queue.updates": at_once,
 }

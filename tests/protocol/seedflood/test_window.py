@@ -17,11 +17,12 @@ BOTH = Membership([A.member(), B.member()])
 
 
 class OneWindow:
-    """A node with one open window. bound: of two seconds."""
+    """A node with one open window. bound: of two seconds. began_at: when the round began, if we measured it."""
 
-    def __init__(self, rule, frontier, membership=BOTH, *, clients=2, step=0, steps=1, opened_at=10.0):
+    def __init__(self, rule, frontier, membership=BOTH, *, clients=2, step=0, steps=1, began_at=math.inf, opened_at=10.0):
         rules = make_rules(clients, window=rule, local_steps=steps)
-        self.all = OpenWindows(rules, membership, frontier, Liveness(), lambda: 2.0, until_joined=50.0)
+        self.liveness = Liveness()
+        self.all = OpenWindows(rules, membership, frontier, self.liveness, lambda: 2.0, began_at, until_joined=50.0)
         self.all.open(step, opened_at)
         self.frontier, self.window, self.wake_at = frontier, self.all.oldest, self.all.wake_at
 
@@ -32,10 +33,10 @@ class OneWindow:
     def close_reason(self, now):
         return self.all.close_reason(self.window, now)
 
-    def hear(self, origin, *held):
+    def hear(self, origin, *held, now=10.0):
         """This is held of the origin now."""
         self.frontier.add_held(held)
-        self.all.hear(origin.id, 10.0)
+        self.all.hear(origin.id, now)
 
 
 def make_window(rule, *, heard=(A,), step=0, **more):
@@ -70,6 +71,57 @@ def test_strict_waits_for_ever():
     window = make_window("strict")
     assert window.close_reason(1e12) is None
     assert window.wake_at() == math.inf
+
+
+FOUR = Membership([A.member(), B.member(), C.member(), D.member()])
+
+
+def of_four(*heard, began_at=7.0):
+    """We are A, and have measured for three seconds."""
+    return make_window("bounded", heard=(A, *heard), membership=FOUR, clients=4, began_at=began_at)
+
+
+def test_bounded_waits_for_half_of_the_hosts():
+    window = of_four()
+    assert window.close_reason(1e12) is None
+    assert window.wake_at() == math.inf
+
+
+def test_bounded_waits_for_the_others_as_long_as_half_of_the_hosts_took():
+    window = of_four()
+    window.hear(B, B.held(1), now=12.0)
+    assert window.wake_at() == 12.0 + (12.0 - 7.0) + 2.0
+    assert window.close_reason(18.9) is None
+    assert window.close_reason(19.0) == "bound"
+    window.hear(C, C.held(1), now=13.0)
+    assert window.wake_at() == 19.0, "only the first half counts"
+
+
+def test_bounded_does_not_wait_for_those_that_usually_come_later_than_that():
+    window = of_four(B)
+    for origin in (C, D):
+        window.liveness.heard(origin.id, 10.0 + 4.0)
+    assert window.wake_at() == 10.0 + 2.0
+    window.hear(C, C.held(1))
+    assert window.close_reason(11.9) is None, "news would fly so long"
+
+
+def test_bounded_waits_for_one_that_is_usually_in_time_beside_one_that_is_not():
+    window = of_four(B)
+    window.liveness.heard(C.id, 10.0 + 4.0)
+    assert window.wake_at() == 10.0 + 3.0 + 2.0
+    window.hear(D, D.held(1))
+    assert window.wake_at() == 12.0
+
+
+def test_who_is_silent_counts_in_neither_half():
+    window = of_four()
+    window.liveness.forget(D.id)
+    assert window.liveness.review(100.0, lambda: 2.0) == sorted([B.id, C.id])
+    window.all.review(B.id, 10.0)
+    assert window.wake_at() == math.inf, "one of three"
+    window.all.review(C.id, 10.5)
+    assert window.wake_at() == 10.5 + 3.5 + 2.0, "one of two"
 
 
 def test_bounded_closes_at_the_bound_and_not_before():

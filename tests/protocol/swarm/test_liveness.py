@@ -48,13 +48,26 @@ def test_a_suspect_that_speaks_is_one_no_longer_and_that_is_news():
     assert liveness.review(1e9, lambda: BOUND) == []
 
 
-def test_a_death_does_not_spoil_the_estimate():
-    liveness = late_by(Liveness(), B, *[0.5] * 20)
-    usual = liveness.suspicion_seconds(B.id, BOUND)
+def test_a_death_counts_as_long_as_it_took_to_be_noticed():
+    liveness, late = late_by(Liveness(), B, *[0.5] * 20), late_by(Liveness(), B, *[0.5] * 20)
+    late_by(late, B, late.suspicion_seconds(B.id, BOUND), start=5000.0)
     liveness.opened([B.id], {B.id}, 5000.0)
     liveness.review(6000.0, lambda: BOUND)
     liveness.heard(B.id, 6000.0)
-    assert liveness.suspicion_seconds(B.id, BOUND) == usual
+    assert liveness.suspicion_seconds(B.id, BOUND) == late.suspicion_seconds(B.id, BOUND)
+
+
+def test_an_origin_that_is_slow_from_the_first_step_on_is_not_suspected_for_ever():
+    """Each window is missing it for eight seconds."""
+    liveness, suspected = Liveness(), []
+    for start in range(0, 1000, 100):
+        liveness.opened([B.id], {B.id}, float(start))
+        times = (start + tenths / 10 for tenths in range(80))
+        suspected.append(any(liveness.review(now, lambda: BOUND) for now in times))
+        liveness.heard(B.id, start + 8.0)
+    assert suspected[0]
+    assert not any(suspected[4:])
+    assert liveness.lateness(B.id) > 4.0
 
 
 def test_an_origin_that_is_usually_late_is_given_more_time():

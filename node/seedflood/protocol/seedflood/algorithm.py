@@ -437,6 +437,7 @@ class SeedFlood(Algorithm):
             self.exchange.watch.take()
         if step < self.rules.steps:
             self.life.enter(Phase.MEASURING)
+            self.windows.began_at = now
             if self.rules.turns.has(self.origin, step):
                 self._outbox.order(Measure(step, self.rules.local_steps))
             else:

@@ -4,7 +4,8 @@ A *round* is `local_steps` consecutive steps, measured between two exchanges. It
 and closes by one of three rules:
 
     strict    when every expected origin was heard: exact consensus, the paper's algorithm
-    bounded   the same, or when diameter x hop bound has passed: what comes later is applied later, never lost
+    bounded   the same, as long as everyone keeps pace: who is silent is not waited for, and who is slow only as long as
+              half of the hosts took for the round; what comes later is applied later, never lost
     none      at once: the node applies whatever has arrived
 
 Decisions depend only on what was heard and what time it is; the node asks again whenever either changes.
@@ -40,25 +41,39 @@ def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: 
 
 @dataclass(slots=True)
 class Window:
-    """An open window over steps first..last. opened_at: when our own updates were published, or were not due. waiting:
-    the expected origins that were not heard yet; it is kept current, so a decision costs nothing."""
+    """An open window over steps first..last.
+
+    began_at: when we began to measure the round. opened_at: when our own updates were published, or were not due.
+    expected: who takes part and is not silent. waiting: those of them that were not heard yet. Both are kept current, so
+    a decision costs nothing. half_at: when half of the expected origins had been heard, we among them.
+    """
 
     first: int
     last: int
+    began_at: float
     opened_at: float
+    expected: set[OriginId] = field(default_factory=set)
     waiting: set[OriginId] = field(default_factory=set)
+    half_at: float | None = None
+
+    def count(self, now: float) -> None:
+        """Who is expected or was heard may have changed."""
+        if self.half_at is None and 2 * len(self.waiting) <= len(self.expected):
+            self.half_at = now
 
 
 @dataclass(eq=False, repr=False)
 class OpenWindows:
-    """The open windows of a node, oldest first. bound: returns how long a bounded window waits, in seconds.
-    until_joined: when to stop waiting for hosts that never came (strict windows never stop)."""
+    """The open windows of a node, oldest first. bound: returns how long news take across the network at most, in
+    seconds. began_at: when the round began that is measured, or was measured last. until_joined: when to stop waiting
+    for hosts that never came (strict windows never stop)."""
 
     _rules: Rules
     _membership: Membership
     _frontier: Frontier
     _liveness: Liveness
     _bound: Callable[[], float]
+    began_at: float = float("inf")
     until_joined: float = 0.0
     _open: deque[Window] = field(default_factory=deque)
 
@@ -75,12 +90,14 @@ class OpenWindows:
 
     def open(self, step: int, now: float) -> None:
         """Opens the window of the round that begins at `step`."""
-        window = Window(step, step + self._rules.local_steps - 1, now)
+        window = Window(step, step + self._rules.local_steps - 1, min(self.began_at, now), now)
         for origin in self._membership.origins():
             self._review(window, origin)
+        window.count(now)
         self._open.append(window)
-        expected = (one for one in self._membership.expected(window.last) if self._turns.has(one, window.last))
-        self._liveness.opened(expected, window.waiting, now)
+        expected = [one for one in self._membership.expected(window.last) if self._turns.has(one, window.last)]
+        unheard = {one for one in expected if not self._is_heard(window, one)}
+        self._liveness.opened(expected, unheard, now)
 
     def reopen(self, step: int, now: float) -> None:
         """Opens again the windows of the rounds before `step` that need not be applied when that round is measured."""
@@ -104,12 +121,14 @@ class OpenWindows:
         for window in self._open:
             if origin in window.waiting and self._is_heard(window, origin):
                 window.waiting.discard(origin)
+                window.count(now)
         self._await(origin, now)  # what came may not be the last that is waited for
 
     def review(self, origin: OriginId, now: float) -> None:
         """Whether the origin takes part or is suspected may have changed."""
         for window in self._open:
             self._review(window, origin)
+            window.count(now)
         word = self._membership.spoken(origin)
         said = None if word is None or word.last_step is None else self._turns.last(origin, word.last_step)
         if said is not None and self._frontier.last(origin) >= said:
@@ -126,7 +145,7 @@ class OpenWindows:
             return "no waiting"
         if not window.waiting:
             return "all heard"
-        return "bound" if self._rule == "bounded" and now >= window.opened_at + self._bound() else None
+        return "bound" if now >= self._closes_at(window) else None
 
     def wake_at(self) -> float:
         """The moment at which time alone closes the oldest window; infinite if only news can."""
@@ -136,7 +155,7 @@ class OpenWindows:
         is_all_here = self._membership.taking_part >= self._rules.clients
         all_joined_at = window.opened_at if is_all_here else self.until_joined
         is_bounded = self._rule == "bounded" and bool(window.waiting)
-        return max(all_joined_at, window.opened_at + self._bound()) if is_bounded else all_joined_at
+        return max(all_joined_at, self._closes_at(window)) if is_bounded else all_joined_at
 
     def is_waiting_for_joins(self, window: Window, now: float) -> bool:
         """Does it wait for clients that do not take part yet?"""
@@ -162,25 +181,40 @@ class OpenWindows:
         window = self.oldest
         if window is None:
             return None
+        closes_at = self._closes_at(window)
         return WindowView(
             first=window.first,
             last=window.last,
             opened_at=window.opened_at,
             expected=len(self._membership.expected(window.last)),
             waiting=tuple(sorted(window.waiting)),
-            bound_seconds=self._bound() if self._rule == "bounded" else None,
+            bound_seconds=closes_at - window.opened_at if closes_at < float("inf") else None,
         )
+
+    def _closes_at(self, window: Window) -> float:
+        """The moment at which a window closes without those that were not heard; infinite if it waits for them.
+
+        Bounded windows wait until half of the hosts were heard. Whoever usually comes within as long as these took is
+        worth waiting for that long. The others have as long as their news would fly.
+        """
+        if self._rule == "strict" or window.half_at is None:
+            return float("inf")
+        spare = window.half_at - window.began_at
+        is_worth_it = any(self._liveness.lateness(origin) <= spare for origin in window.waiting)
+        return window.half_at + self._bound() + (spare if is_worth_it else 0.0)
 
     def _review(self, window: Window, origin: OriginId) -> None:
         """Is the origin to be waited for? Strict windows wait for suspects, too."""
-        if (
-            self._membership.is_expected(origin, window.last)
-            and not self._is_heard(window, origin)
-            and (self._rule == "strict" or origin not in self._liveness.suspects)
+        is_silent = self._rule != "strict" and origin in self._liveness.suspects
+        is_expected = not is_silent and self._membership.is_expected(origin, window.last)
+        for there, is_in in (
+            (window.expected, is_expected),
+            (window.waiting, is_expected and not self._is_heard(window, origin)),
         ):
-            window.waiting.add(origin)
-        else:
-            window.waiting.discard(origin)
+            if is_in:
+                there.add(origin)
+            else:
+                there.discard(origin)
 
     def _is_heard(self, window: Window, origin: OriginId) -> bool:
         first, last = self._first_of(window, origin), self._turns.last(origin, window.last)

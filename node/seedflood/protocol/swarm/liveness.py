@@ -1,8 +1,8 @@
 """A failure detector: who has fallen silent, judged by how late each origin usually is.
 
-Silence counts only while a window waits for the origin: in a run that stands still everyone is quiet, and only those
-who are waited for are missing. `bounded` and `none` windows do not wait for a suspect until it speaks again. `strict`
-windows only name it, for there nobody goes on without it.
+Silence counts only while an open window lacks the origin: in a run that stands still everyone is quiet, and only those
+who are missing count. `bounded` and `none` windows do not wait for a suspect until it speaks again. `strict` windows
+only name it, for there nobody goes on without it.
 
 An origin is suspected after its usual lateness plus four deviations (as TCP sets its retransmission time, RFC 6298),
 plus twice the time that news take across the network. There is a floor, for any busy host is slow now and then, and a
@@ -24,13 +24,13 @@ class Liveness:
     def __init__(self) -> None:
         self.suspects: set[OriginId] = set()
         self.missing_since: dict[OriginId, float] = {}
-        """Since when windows wait for an origin."""
+        """Since when an open window lacks an origin."""
         self._lateness: dict[OriginId, tuple[float, float]] = {}
 
-    def opened(self, expected: Iterable[OriginId], waiting: set[OriginId], now: float) -> None:
-        """A window has opened. waiting: the expected origins that it waits for; the others were in time."""
+    def opened(self, expected: Iterable[OriginId], missing: set[OriginId], now: float) -> None:
+        """A window has opened. missing: the expected origins that were not heard yet; the others were in time."""
         for origin in expected:
-            if origin in waiting:
+            if origin in missing:
                 self.missing_since.setdefault(origin, now)
             elif origin in self._lateness:
                 self._sample(origin, 0.0)
@@ -40,10 +40,15 @@ class Liveness:
         since = self.missing_since.pop(origin, None)
         if origin in self.suspects:
             self.suspects.discard(origin)
-            return True  # how long it was dead says nothing about how late it is when alive
+            return True  # how long it was dead after that says nothing about how late it is when alive
         if since is not None:
             self._sample(origin, now - since)
         return False
+
+    def lateness(self, origin: OriginId) -> float:
+        """How long windows usually lack the origin, in seconds; 0 if it never was late."""
+        mean, _ = self._lateness.get(origin, (0.0, 0.0))
+        return mean
 
     def suspicion_seconds(self, origin: OriginId, bound_seconds: float) -> float:
         """How long windows wait for the silent origin before it is suspected."""
@@ -61,6 +66,9 @@ class Liveness:
             and now - since >= self.suspicion_seconds(origin, 0.0)
             and now - since >= self.suspicion_seconds(origin, bound_seconds())
         ]
+        for origin in new:
+            # As late as this at least: else one that is slow would be suspected for ever.
+            self._sample(origin, self.suspicion_seconds(origin, bound_seconds()))
         self.suspects.update(new)
         return sorted(new)
 
