@@ -1,8 +1,8 @@
 """A failure detector: who has fallen silent, judged by how late each origin usually is.
 
 Silence counts only while a window waits for the origin: in a run that stands still everyone is quiet, and only those
-who are waited for are missing. `bounded` and `none` windows do not wait for a suspect until it speaks again. `strict`
-windows only name it, for there nobody goes on without it.
+who are waited for are missing. `bounded` windows do not wait for a suspect until it speaks again. `strict` windows
+only name it, for there nobody goes on without it.
 
 An origin is suspected after its usual lateness plus four deviations (as TCP sets its retransmission time, RFC 6298),
 plus twice the time that news take across the network. There is a floor, for any busy host is slow now and then, and a
