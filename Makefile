@@ -50,7 +50,6 @@ sweep: $(VENV)/.ready  ## The protocols in simulation, with every fault, under S
 	$(BIN)/python -m simulation --clients 24 --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --clients 24 --steps 12 --window bounded --faults liars --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
-	$(BIN)/python -m simulation --clients 9 --topology grid --window none --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --mode gasloc --clients 6 --steps 48 --faults losses --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --closed --clients 9 --topology grid --steps 12 --seeds 1..$(SEEDS)

@@ -136,6 +136,7 @@ async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: b
                     await node.until(lambda: node.is_measuring and len(node.links.open) == 2)
                     pipe.send(True)
                 case ("publish",):
+                    await node.until(lambda: node.is_measuring)  # its last window may still be open
                     began = time.perf_counter()
                     told = random.randint(0, LOSS_MAX), random.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)
                     step = node.publish([told])

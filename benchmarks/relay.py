@@ -36,13 +36,14 @@ BASE_DIGEST = bytes(32)
 def make_rules(
     clients: int, steps: int, *, local_steps: int = 1, refresh_period: int | None = None, epoch_bytes: int = 0
 ) -> Rules:
-    """Windows do not wait, so that a node goes on whatever the others do. refresh_period: None for a single epoch."""
+    """Windows are bounded, so that a node goes on if the others publish nothing. refresh_period: None for a single
+    epoch."""
     return Rules(
         RUN_ID,
         BASE_DIGEST,
         clients,
         steps,
-        window="none",
+        window="bounded",
         local_steps=local_steps,
         refresh_period=refresh_period or steps * local_steps,
         epoch_bytes=epoch_bytes,

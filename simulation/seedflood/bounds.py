@@ -130,10 +130,10 @@ def find_excess(driver: SeedfloodDriver) -> list[str]:
 
 
 def find_waiting(node: Node, window: ClosedWindow) -> str | None:
-    """Do more bundles wait than may, right after this window was closed?"""
+    """Do more bundles wait than may, right after this bounded window was closed?"""
     rules, left = node.rules, len(node.seedflood.holdings.pending)
-    most = {"none": 0, "bounded": AHEAD_BUNDLES * rules.clients}.get(rules.window)
-    return f"leaves {left} bundles waiting behind step {window.steps[1]}" if most is not None and left > most else None
+    is_too_much = rules.window == "bounded" and left > AHEAD_BUNDLES * rules.clients
+    return f"leaves {left} bundles waiting behind step {window.steps[1]}" if is_too_much else None
 
 
 def find_ahead(

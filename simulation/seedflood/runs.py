@@ -87,8 +87,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
             raise UsageError(f'unknown fault profile "{self.profile}"; choose one of {", ".join(PROFILES)}.')
-        if self.window not in ("strict", "bounded", "none"):
-            raise UsageError(f'unknown window rule "{self.window}"; choose one of strict, bounded, none.')
+        if self.window not in ("strict", "bounded"):
+            raise UsageError(f'unknown window rule "{self.window}"; choose strict or bounded.')
         if self.profile == "cuts" and not self.closed:
             raise UsageError("only the operator of a closed run cuts hosts off: add --closed to --faults cuts.")
         if self.steps < 1 or self.steps % self.local_steps or (self.refresh_period or 0) % self.local_steps:

@@ -33,13 +33,13 @@ def write(tmp_path: Path):
 
 
 def test_the_file_overrides_defaults_the_environment_the_file_and_flags_everything(write, monkeypatch):
-    path = write("[run]\nsteps = 7\nclients = 3\n[run.seedflood]\nrank = 8\ndelay = 2\nwindow = 'none'\n")
+    path = write("[run]\nsteps = 7\nclients = 3\n[run.seedflood]\nrank = 8\ndelay = 2\nwindow = 'bounded'\n")
     monkeypatch.setenv("SEEDFLOOD__RUN__SEEDFLOOD__RANK", "9")
     monkeypatch.setenv("SEEDFLOOD__RUN__SEEDFLOOD__DELAY", "5")
     monkeypatch.setenv("SEEDFLOOD__RUN__CLIENTS", "5")
     run = load_settings(path, {"run": {"clients": 6, "seedflood": {"delay": 3}}}).run
     assert (run.seed, run.steps, run.clients) == (1, 7, 6)
-    assert (run.seedflood.rank, run.seedflood.delay, run.seedflood.window) == (9, 3, "none")
+    assert (run.seedflood.rank, run.seedflood.delay, run.seedflood.window) == (9, 3, "bounded")
 
 
 def test_a_layer_overrides_single_keys_not_sections(write):
@@ -211,6 +211,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         (GASLOC + "[run.gasloc]\neta = 0\n", ['[run.gasloc] "eta"', "greater than 0"]),
         (GASLOC + "[run.gasloc]\nrank = 4\n", ['no key "rank"', "it belongs to [run.seedflood]"]),
         ('[run.objective]\nlabel_words = "good"\n', ['[run.objective] "label_words"', "must be a list"]),
+        ('[run.seedflood]\nwindow = "none"\n', ['[run.seedflood] "window"', "'strict' or 'bounded' (it is 'none')"]),
         ("[run.seedflood]\nlearning_rate = inf\n", ['[run.seedflood] "learning_rate"', "finite"]),
         ('[run.seedflood]\nclip = "median"\n', ['"clip": must be a number, "others" or "none"']),
         ("[run.seedflood]\nclip = -1\n", ['"clip"', "greater than or equal to"]),
@@ -381,7 +382,7 @@ def test_loopback_addresses_are_known(address, expected):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"stop_after": 10, "refresh_period": 10, "window": "none"}, 'set window = "strict", or take stop_after out'),
+        ({"stop_after": 9, "refresh_period": 9, "window": "bounded"}, 'set window = "strict", or take stop_after out'),
         ({"stop_after": 100}, "so a run of 400 cannot end sooner"),
     ],
 )
@@ -397,7 +398,6 @@ def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sent
     ("run", "sentence"),
     [
         ('[run.seedflood]\nwindow = "bounded"\n', r"\[node\] audit needs .* strict windows .* leave audit out"),
-        ('[run.seedflood]\nwindow = "none"\n', r"\[node\] audit needs .* strict windows .* leave audit out"),
         ('[run]\nmode = "gasloc"\n[run.objective]\ntask = "lm"\n', 'audit is for mode = "seedflood": leave it out'),
     ],
 )

@@ -30,7 +30,7 @@ IDS = {
 
 CHOICES = {
     "estimate": st.sampled_from(get_args(EstimateName)),
-    "window": st.sampled_from(["strict", "bounded", "none"]),
+    "window": st.sampled_from(["strict", "bounded"]),
     "rank": st.sampled_from([8, 32]),
     "refresh_period": st.sampled_from([100, 1000]),
     "steps": st.sampled_from([400, 500]),

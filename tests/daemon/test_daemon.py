@@ -14,7 +14,7 @@ from seedflood.protocol.seedflood.phase import Phase
 from seedflood.storage.seedflood.journal import BundleJournal
 
 
-@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 async def test_a_ring_of_four_ends_with_one_digest(cluster, window):
     await cluster.ring(4, {"steps": 12, "window": window})
     results = await cluster.finish()

@@ -16,7 +16,7 @@ from seedflood.protocol.seedflood.payload import encode_loss
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}
 TOLD = {
     "adam and local steps": {"local_steps": 2},
-    "plain sum, never waiting": {"window": "none"},
+    "bounded windows": {"window": "bounded"},
 }
 
 

@@ -1,4 +1,4 @@
-"""Golden traces: what each host said, kept and applied in fifteen simulated runs, as counts and hashes in a file.
+"""Golden traces: what each host said, kept and applied in twelve simulated runs, as counts and hashes in a file.
 
 Three small runs more are there as texts, in the folder `golden`, so that a change of behaviour can be read in a review
 (`reading`).
@@ -63,9 +63,6 @@ PLANS = {
     "bounded-none": Plan(5, "path", 4, 12, "bounded", "none", local_steps=2, tell="coefficients", delay=0),
     "bounded-all": Plan(6, "ring", 5, 12, "bounded", "all", tell="pairs", delay=1),
     "bounded-liars": Plan(6, "random-regular", 15, 8, "bounded", "liars", tell="coefficients", delay=0),
-    "none-none": Plan(5, "tree", 7, 12, "none", "none", tell="coefficients", delay=3),
-    "none-all": Plan(6, "complete", 8, 12, "none", "all", tell="coefficients", delay=0),
-    "none-liars": Plan(6, "grid", 9, 8, "none", "liars", tell="pairs", delay=2),
     "sums": Plan(5, "ring", 2, 24, "bounded", "adoption", refresh_period=2, tell="pairs", delay=0),
     "disks": Plan(6, "tree", 17, 16, "strict", "disks", refresh_period=4, tell="pairs", delay=0, optimizer="momentum"),
     "keys": Plan(5, "grid", 12, 12, "bounded", "keys", tell="coefficients", delay=1),

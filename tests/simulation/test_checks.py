@@ -153,7 +153,7 @@ def judged(world):
 def test_a_frontier_that_takes_news_for_duplicates_is_seen(monkeypatch):
     holds = Frontier.holds
     monkeypatch.setattr(Frontier, "holds", lambda *args: args[2] == 3 or holds(*args))
-    assert judged(make_world("complete", 3, window="none")) != []
+    assert judged(make_world("complete", 3, window="bounded")) != []
 
 
 def test_without_suppression_of_duplicates_updates_are_applied_twice(monkeypatch):
@@ -165,13 +165,13 @@ def test_without_suppression_of_duplicates_updates_are_applied_twice(monkeypatch
         return taken
 
     monkeypatch.setattr(Holdings, "receive", receive_all)
-    assert any("2 times" in line for line in judged(make_world("complete", 3, window="none", weather=STORMY)))
+    assert any("2 times" in line for line in judged(make_world("complete", 3, window="bounded", weather=STORMY)))
 
 
 def test_without_repair_a_lost_frame_is_missed_for_ever(monkeypatch):
     monkeypatch.setattr(Donors, "next_donor", lambda donors, frontier: None)
     monkeypatch.setattr(Flood, "offer", lambda flood, peer, bundles: None)
-    assert judged(make_world("path", 5, steps=30, window="none", weather=STORMY)) != []
+    assert judged(make_world("path", 5, steps=30, window="bounded", weather=STORMY)) != []
 
 
 def test_without_flooding_and_repair_nobody_hears_anything(monkeypatch):
@@ -201,7 +201,7 @@ def test_a_window_that_forgets_what_was_late_is_seen(monkeypatch):
         return take_window(pending, window, *args)
 
     monkeypatch.setattr(Pending, "take_window", forgetful)
-    assert any("never applied" in line for line in judged(make_world("path", 5, window="none")))
+    assert any("never applied" in line for line in judged(make_world("path", 5, window="bounded")))
 
 
 def test_sending_before_persisting_is_seen(monkeypatch):
@@ -215,7 +215,7 @@ def test_a_compaction_that_drops_too_much_is_seen(monkeypatch):
         return 0
 
     monkeypatch.setattr(MemoryBundleJournal, "compact", careless)
-    world = make_world("ring", 4, steps=20, refresh_period=4, window="none")
+    world = make_world("ring", 4, steps=20, refresh_period=4, window="bounded")
     world.start()
     world.run_until_step(14)
     world.hosts[0].lose_disk()

@@ -9,7 +9,7 @@ from simulation.operator import Operator
 from simulation.seedflood.checks import find_surplus, find_violations, has_equal_digests
 from simulation.seedflood.runs import Plan, simulate
 
-WINDOWS = pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+WINDOWS = pytest.mark.parametrize("window", ["strict", "bounded"])
 AWAY, GONE = 3, 4
 STAYING = [0, 1, 2]
 

@@ -66,7 +66,7 @@ def judge_ended(world, end):
         assert not host.node.is_doubted
 
 
-@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 @pytest.mark.parametrize("steps", [{3}, {2, 3, 5, 8}, {19}])
 def test_of_a_host_with_two_tongues_nothing_counts_from_the_first_step_on_of_which_it_told_two_things(window, steps):
     world = make_world("path", 5, steps=20, window=window, refresh_period=1000)
@@ -75,7 +75,7 @@ def test_of_a_host_with_two_tongues_nothing_counts_from_the_first_step_on_of_whi
     judge_ended(world, min(steps))
 
 
-@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 @pytest.mark.parametrize("skipped", [(8, 10), (0, 1), (3, 9), (10, 19)])
 def test_who_measured_for_one_what_it_skips_for_the_next_ends_with_the_first_of_these_steps(window, skipped):
     world = make_world("path", 5, steps=20, window=window, refresh_period=1000)
@@ -84,10 +84,9 @@ def test_who_measured_for_one_what_it_skips_for_the_next_ends_with_the_first_of_
     judge_ended(world, skipped[0])
 
 
-@pytest.mark.parametrize("window", ["bounded", "none"])
-def test_who_skips_for_one_what_it_never_mentions_to_the_next_is_found(window):
+def test_who_skips_for_one_what_it_never_mentions_to_the_next_is_found():
     """The next one lacks the skipped steps for ever, and all it is given for them is a bundle that it seems to have."""
-    world = make_world("path", 4, steps=90, window=window, refresh_period=1000, patience=Patience(start_seconds=5.0))
+    world = make_world("path", 4, steps=90, window="bounded", refresh_period=1000, patience=Patience(start_seconds=5.0))
     liar = world.hosts[1]
     make_two_tongued(liar, world.hosts[2], lambda bundle: bundle._replace(skipped=0))
     for host in world.hosts:
@@ -96,9 +95,8 @@ def test_who_skips_for_one_what_it_never_mentions_to_the_next_is_found(window):
     judge_ended(world, next(iter(world.hosts[0].node.ends.proofs.values())).end)
 
 
-@pytest.mark.parametrize("window", ["bounded", "none"])
-def test_epochs_are_compacted_behind_the_end_of_an_origin(window):
-    world = make_world("path", 5, steps=60, window=window, refresh_period=20)
+def test_epochs_are_compacted_behind_the_end_of_an_origin():
+    world = make_world("path", 5, steps=60, window="bounded", refresh_period=20)
     make_two_tongued(world.hosts[1], world.hosts[2], as_if_skipped(14, 23))
     world.start()
     world.run(400)
@@ -132,12 +130,12 @@ def end_beside_a_contradiction(window):
     return find_stuck(world.honest) + find_violations(world.honest)
 
 
-@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 def test_nobody_ends_a_run_with_other_coefficients_than_its_journal_gives(window):
     assert end_beside_a_contradiction(window) == []
 
 
-@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 def test_that_replicas_are_behind_their_journals_at_the_end_is_seen(window, monkeypatch):
     monkeypatch.setattr(DigestWatch, "outdate", lambda *_: None)
     complaints = end_beside_a_contradiction(window)

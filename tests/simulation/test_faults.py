@@ -11,7 +11,7 @@ from simulation.checks import find_stuck
 from simulation.seedflood.checks import find_violations
 from simulation.work import Pace
 
-WINDOWS = ["strict", "bounded", "none"]
+WINDOWS = ["strict", "bounded"]
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -106,9 +106,8 @@ def test_a_strict_partition_stands_still_and_names_whom_it_waits_for():
     assert "h0" in stuck[3]
 
 
-@pytest.mark.parametrize("window", ["bounded", "none"])
-def test_a_host_that_joins_late_takes_part_from_where_the_others_are(window):
-    world = make_world("ring", 5, steps=60, window=window, patience=Patience(start_seconds=2.0))
+def test_a_host_that_joins_late_takes_part_from_where_the_others_are():
+    world = make_world("ring", 5, steps=60, window="bounded", patience=Patience(start_seconds=2.0))
     for host in world.hosts[1:]:
         host.start()
     world.run_until_step(10)
@@ -119,9 +118,8 @@ def test_a_host_that_joins_late_takes_part_from_where_the_others_are(window):
     assert max(world.hosts[0].published) == 59
 
 
-@pytest.mark.parametrize("window", ["bounded", "none"])
-def test_halves_that_began_without_each_other_wait_at_the_end_to_become_one(window):
-    world = make_world("path", 5, steps=30, window=window, patience=Patience(start_seconds=1.0))
+def test_halves_that_began_without_each_other_wait_at_the_end_to_become_one():
+    world = make_world("path", 5, steps=30, window="bounded", patience=Patience(start_seconds=1.0))
     for host in world.hosts[:2] + world.hosts[3:]:
         host.start()
     world.run_for(20)

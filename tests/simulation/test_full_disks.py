@@ -12,7 +12,7 @@ SPARSELY = 40
 
 PLANS = [
     Plan(window, closed=closed, is_killed=is_killed)
-    for window in ("strict", "bounded", "none")
+    for window in ("strict", "bounded")
     for closed in (False, True)
     for is_killed in (False, True)
 ]

@@ -62,7 +62,7 @@ def lossy():
 
 
 def doubled():
-    return judge(started("complete", 3, window="none", weather=Weather(duplicate=0.3)), 60)
+    return judge(started("complete", 3, window="bounded", weather=Weather(duplicate=0.3)), 60)
 
 
 def powerless():

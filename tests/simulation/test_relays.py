@@ -28,7 +28,7 @@ def judge(world):
     assert has_equal_frontiers(world.honest)
 
 
-@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 def test_hosts_behind_one_relay_end_a_run(window):
     world = star(window=window, steps=24)
     judge(world)
@@ -54,14 +54,6 @@ def test_a_replica_that_differs_is_found_through_a_relay():
     assert world.hosts[0].corrupt()
     judge(world)
     assert any(event.name == "replica rebuilt" and event.facts["was_wrong"] for event in world.hosts[0].events)
-
-
-def test_a_flipped_bit_is_not_outvoted_by_a_relay_and_by_what_was_equal_before():
-    """Its host ended with another digest than all others."""
-    plan = Plan(6, "ring", 956818217, 12, window="none", closed=True, relays=2, local_steps=2)
-    result = simulate(plan)
-    assert result.faults["corrupt"]
-    assert result.is_good, (result.violations, result.stuck)
 
 
 def test_without_hearsay_hosts_behind_a_relay_end_only_when_their_patience_does(monkeypatch):
@@ -108,13 +100,8 @@ def test_liars_beside_a_relay_move_nobody(seed):
     assert result.digests_equal
 
 
-@pytest.mark.parametrize(("seed", "topology", "window"), [(323044886, "path", "strict"), (937968347, "ring", "none")])
-def test_two_copies_of_a_relay_settle_which_of_them_is_newer_before_the_run_is_judged(seed, topology, window):
-    plans = {
-        "path": Plan(3, topology, seed, 12, window, "all", relays=1),
-        "ring": Plan(5, topology, seed, 12, window, "all", local_steps=2, relays=3),
-    }
-    assert simulate(plans[topology]).violations == []
+def test_two_copies_of_a_relay_settle_which_of_them_is_newer_before_the_run_is_judged():
+    assert simulate(Plan(3, "path", 323044886, 12, "strict", "all", relays=1)).violations == []
 
 
 @pytest.mark.parametrize("topology", ["grid", "path"])
@@ -123,19 +110,11 @@ def test_a_relay_is_judged_by_its_journal_after_a_host_was_cut_off(topology):
     assert simulate(Plan(5, topology, 323044886, 12, "bounded", "cuts", closed=True, relays=2)).violations == []
 
 
-def test_a_relay_whose_run_never_ends_need_not_say_what_is_gone_from_it():
-    """A process that ended took some steps with it. Hosts say that when they end."""
-    plan = Plan(
-        clients=6, topology="grid", seed=937968347, steps=12, window="none", profile="all", closed=True, relays=3
-    )
-    assert simulate(plan).violations == []
-
-
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(4, "complete", 323044886, 12, "none", "all", closed=True, relays=2),
-        Plan(8, "ring", 323044886, 12, "none", "all", closed=True, relays=2, local_steps=2),
+        Plan(4, "complete", 323044886, 12, "bounded", "all", closed=True, relays=2),
+        Plan(8, "ring", 323044886, 12, "bounded", "all", closed=True, relays=2, local_steps=2),
     ],
     ids=["all", "some"],
 )

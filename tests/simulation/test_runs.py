@@ -18,7 +18,7 @@ from simulation.seedflood.host import SeedfloodHost
 from simulation.seedflood.profiles import PROFILES
 from simulation.seedflood.runs import Plan, show_result, simulate, sweep
 
-WINDOWS = ["strict", "bounded", "none"]
+WINDOWS = ["strict", "bounded"]
 
 
 def assert_good(result):

@@ -25,7 +25,7 @@ def test_runs_of_every_mode_can_be_simulated(monkeypatch, capsys, mode, closed):
     assert (code, json.loads(out)["violations"], json.loads(out)["healed"]) == (0, [], True)
 
 
-@pytest.mark.parametrize("window", ["strict", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 def test_runs_by_reward_can_be_simulated(monkeypatch, capsys, window):
     how = ["--reward", "--clients", "3", "--steps", "4", "--window", window, "--json"]
     code, out, _ = run(monkeypatch, capsys, *how)

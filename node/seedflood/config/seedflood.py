@@ -18,8 +18,8 @@ EstimateName = Literal["two-sided", "gradient"]
 class SeedfloodSettings(AlgorithmSettings):
     """`[run.seedflood]`. Some defaults follow from keys that stand above them here."""
 
-    window: Literal["strict", "bounded", "none"] = Field(
-        "strict", description="strict: a step waits for everyone; bounded: for a measured time at most; none: never."
+    window: Literal["strict", "bounded"] = Field(
+        "strict", description="strict: a step waits for everyone; bounded: for a measured time at most."
     )
     delay: int = Field(
         0,

@@ -283,12 +283,9 @@ def _waiting(settings: Settings) -> str:
     run, node = settings.run, settings.node
     if run.mode != "seedflood":
         return f"partners wait for each other; the first round waits {node.patience_seconds:g} s at most"
-    match run.seedflood.window:
-        case "strict":
-            return f"strict windows: each step waits for all {run.clients} hosts, however long they are away"
-        case "bounded":
-            return f"bounded windows: {run.clients} hosts are waited for while news could still come"
-    return f"no windows: only the first step waits for {run.clients} hosts, {node.patience_seconds:g} s at most"
+    if run.seedflood.window == "strict":
+        return f"strict windows: each step waits for all {run.clients} hosts, however long they are away"
+    return f"bounded windows: {run.clients} hosts are waited for while news could still come"
 
 
 def _free_memory() -> int:

@@ -138,7 +138,7 @@ def replay(settings: Settings) -> Replayed:
 def _complete_steps(run: RunSettings, journal: BundleJournal) -> int:
     """How many steps are there with all that counts. In strict windows no host is more than `delay` rounds and its
     present one, or two turns, ahead of another, so who is has left. With `participants` the last two turns may be left
-    out. In other windows everything counts."""
+    out. In bounded windows everything counts."""
     settings = run.seedflood
     lasts = [journal.last_step(member.origin) for member in journal.members()]
     foremost = max(lasts, default=-1)

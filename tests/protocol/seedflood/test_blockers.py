@@ -163,12 +163,6 @@ def test_a_bounded_window_stops_naming_those_who_never_came_when_it_stops_waitin
     assert [kind for kind, _, _ in why(node, 60.0)] == ["window"]
 
 
-def test_a_node_that_waits_for_nobodys_updates_names_only_who_has_not_joined():
-    node = linked(B, clients=3, window="none")
-    publish(node)
-    assert why(node) == [("never joined", "1 host", None)]
-
-
 # While it finishes
 
 

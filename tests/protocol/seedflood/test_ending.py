@@ -201,7 +201,7 @@ def test_a_neighbour_that_is_away_is_waited_for_only_so_long():
 
 
 def test_clients_that_never_joined_are_waited_for_only_so_long():
-    node = linked(B, steps=1, clients=3, window="none")
+    node = linked(B, steps=1, clients=3, window="bounded")
     publish(node)
     hear(node, B, B.updates(0))
     tick(node, 60.0)  # patience for the start has ended: the only window closes
@@ -217,7 +217,7 @@ def test_a_node_finishes_once():
     assert not tick(node, 70.0).is_finished
 
 
-@pytest.mark.parametrize(("window", "is_finished"), [("bounded", True), ("none", True), ("strict", False)])
+@pytest.mark.parametrize(("window", "is_finished"), [("bounded", True), ("strict", False)])
 def test_a_run_ends_though_one_is_silent_unless_windows_are_strict(window, is_finished):
     node = linked(B, steps=1, window=window)
     publish(node)
@@ -226,17 +226,20 @@ def test_a_run_ends_though_one_is_silent_unless_windows_are_strict(window, is_fi
 
 
 def test_updates_that_come_after_the_last_window_are_applied_at_once():
-    node = linked(B, steps=1, window="none")
+    node = linked(B, steps=1, window="bounded")
     publish(node)
-    assert applied_steps(hear(node, B, B.updates(0))) == [((1, 0), [0])]
+    tick(node, 0.5)
+    assert node.phase is Phase.FINISHING
+    assert applied_steps(hear(node, B, B.updates(0), 0.5)) == [((1, 0), [0])]
 
 
 def test_updates_that_come_after_the_end_are_applied_too():
-    node = linked(B, steps=2, window="none")
-    publish(node)
-    publish(node)
-    assert tick(node, 60.0).is_finished
-    assert applied_steps(hear(node, B, B.updates(1), 61.0)) == [((2, 1), [1])]
+    node = linked(B, steps=2, window="bounded")
+    for now in (0.0, 0.5):
+        publish(node, now)
+        tick(node, now + 0.5)
+    assert tick(node, 61.0).is_finished
+    assert applied_steps(hear(node, B, B.updates(1), 62.0)) == [((2, 1), [1])]
 
 
 def test_who_joins_in_the_last_round_measures_nothing():
@@ -254,7 +257,7 @@ def test_who_joins_in_the_last_round_measures_nothing():
 
 
 def test_a_node_that_cannot_end_for_a_hole_says_which_steps_of_whom_and_who_may_have_them():
-    node = linked(B, steps=2, window="none")
+    node = linked(B, steps=2, window="bounded")
     hear(node, B, Members((B.member(1, 1, neighbours=(A, C)),)))
     hear(node, B, B.updates(1))
     publish(node)

@@ -132,7 +132,7 @@ def test_what_the_donor_has_applied_and_we_lack_is_not_applied_in_part():
     assert windows(hear(node, B, standing(A.held(2), B.held(3)))) == []
 
 
-@pytest.mark.parametrize(("window", "is_applied"), [("strict", False), ("bounded", True), ("none", True)])
+@pytest.mark.parametrize(("window", "is_applied"), [("strict", False), ("bounded", True)])
 def test_in_strict_windows_nothing_is_applied_of_the_step_that_is_measured_next(window, is_applied):
     """B came back without its disk and has left step 0 behind; we have not measured it yet."""
     node = started(members=[A.member(), B.member()], incarnation=2, window=window)

@@ -357,7 +357,7 @@ def test_who_has_no_sum_sends_only_a_bundle_of_each_origin_again():
 
 
 def test_a_sum_of_what_is_not_over_here_is_not_looked_for():
-    node = linked(B, C, window="none", refresh_period=PERIOD)
+    node = linked(B, C, window="bounded", refresh_period=PERIOD)
     hear(node, B, B.updates(0))
     hear(node, C, Votes((B.vote(FIRST), C.vote(FIRST))))
     assert [pull for at in range(2, 40, 2) for pull in tick(node, float(at)).pull] == []
@@ -449,7 +449,7 @@ def test_of_a_certificate_only_the_votes_that_were_checked_are_kept():
         assert {vote.origin for vote in adopted.certificate} == {B.id, C.id}
 
 
-@pytest.mark.parametrize("window", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("window", ["strict", "bounded"])
 def test_a_long_pull_does_not_pile_up_until_the_node_may_speak(window, monkeypatch):
     monkeypatch.setattr(holdings, "WAITING_BUNDLES", 100)
     node = started(clients=2, steps=2000, window=window)

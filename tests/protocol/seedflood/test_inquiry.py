@@ -146,7 +146,7 @@ def test_a_block_that_differs_is_pulled_as_if_it_were_lacking_and_held_against_t
 
 
 def test_who_tells_nothing_of_an_epoch_is_asked_for_its_sum_though_not_all_of_our_blocks_are_whole():
-    node = linked(B, C, window="none", refresh_period=4)
+    node = linked(B, C, window="bounded", refresh_period=4)
     hear(node, B, B.updates(0))
     hear(node, C, C.updates(*range(4)))
     ((_, frontier),) = hear(node, B, BlockDigests(())).pull
@@ -211,9 +211,11 @@ def test_what_was_applied_already_is_made_again_from_the_journal():
 
 def test_who_is_going_to_make_its_replica_again_tells_all_neighbours_what_its_journal_has():
     """What else was said twice is found meanwhile, though no digests are compared."""
-    node = linked(B, C, window="none")
+    node = linked(B, C, window="bounded")
     hear(node, B, B.updates(0))
     publish(node)
+    tick(node, 0.5)
+    assert node.applied.holds(B.id, 0)
     told = []
     for now in (2.0, 4.0, 6.0):
         take_out(node, ONE, now)

@@ -337,7 +337,7 @@ def test_strict_windows_and_open_runs_want_the_votes_of_all_who_take_part():
     assert closed_run(*ORIGINS).is_by_majority
     assert not closed_run(*ORIGINS, window="strict").is_by_majority
     members = [one.member() for one in (A, B, C)]
-    for certificates in (open_run(*members, window="none"), closed_run(A, B, C, window="strict", members=members)):
+    for certificates in (open_run(*members, window="bounded"), closed_run(A, B, C, window="strict", members=members)):
         assert found(certificates, *votes(ONE, A, B)) is None
         assert found(certificates, C.vote(ONE)) == A.vote(ONE).digests
 
@@ -398,7 +398,7 @@ def test_whatever_hosts_stated_a_sum_that_one_has_a_certificate_for_is_believed_
     def run(us):
         if is_closed:
             return closed_run(*ORIGINS, window="strict", members=members, us=us)
-        return open_run(*members, clients=5, window="none", us=us)
+        return open_run(*members, clients=5, window="bounded", us=us)
 
     if found(run(ORIGINS[maker]), *votes(ONE, *voters)) is not None:
         assert all(run(one).suffices(0, votes(ONE, *voters)) for one in ORIGINS)
@@ -406,7 +406,7 @@ def test_whatever_hosts_stated_a_sum_that_one_has_a_certificate_for_is_believed_
 
 def test_the_few_who_never_left_make_no_certificate_alone():
     returned = [one.member(first_step=PERIOD) for one in (C, D, E)]
-    certificates = open_run(A.member(), B.member(), *returned, window="none", period=PERIOD)
+    certificates = open_run(A.member(), B.member(), *returned, window="bounded", period=PERIOD)
     assert found(certificates, *votes(ONE, A, B)) is None
     assert certificates.shortfall(0) == ("votes are missing", sorted(one.id for one in (C, D, E)))
     assert found(certificates, C.vote(ONE)) == A.vote(ONE).digests
@@ -414,7 +414,7 @@ def test_the_few_who_never_left_make_no_certificate_alone():
 
 def test_an_epoch_is_given_up_when_too_few_are_left_to_vote_for_it():
     gone = [one.member(first_step=PERIOD, last_step=99) for one in (C, D, E)]
-    certificates = open_run(A.member(), B.member(), *gone, window="none", period=PERIOD)
+    certificates = open_run(A.member(), B.member(), *gone, window="bounded", period=PERIOD)
     assert found(certificates, *votes(ONE, A, B)) is None
     assert certificates.shortfall(0) == ("too few hosts are left to vote for its sum, so it stays as bundles", [])
 

@@ -19,7 +19,9 @@ BOTH = Membership([A.member(), B.member()])
 class OneWindow:
     """A node with one open window. bound: of two seconds. began_at: when the round began, if we measured it."""
 
-    def __init__(self, rule, frontier, membership=BOTH, *, clients=2, step=0, steps=1, began_at=math.inf, opened_at=10.0):
+    def __init__(
+        self, rule, frontier, membership=BOTH, *, clients=2, step=0, steps=1, began_at=math.inf, opened_at=10.0
+    ):
         rules = make_rules(clients, window=rule, local_steps=steps)
         self.liveness = Liveness()
         self.all = OpenWindows(rules, membership, frontier, self.liveness, lambda: 2.0, began_at, until_joined=50.0)
@@ -131,13 +133,8 @@ def test_bounded_closes_at_the_bound_and_not_before():
     assert window.wake_at() == 12.0
 
 
-def test_none_closes_at_once():
-    assert make_window("none").close_reason(10.0) == "no waiting"
-
-
-@pytest.mark.parametrize("rule", ["bounded", "none"])
-def test_no_window_closes_before_all_joined_or_patience_ended(rule):
-    window = make_window(rule, heard=(A, B), clients=3)
+def test_no_bounded_window_closes_before_all_joined_or_patience_ended():
+    window = make_window("bounded", heard=(A, B), clients=3)
     assert window.close_reason(49.999) is None
     assert window.close_reason(50.0) is not None
     assert window.wake_at() == 50.0
@@ -156,7 +153,7 @@ def test_an_origin_that_does_not_take_part_yet_is_waited_for_as_unjoined():
 
 
 @given(
-    rule=st.sampled_from(["strict", "bounded", "none"]),
+    rule=st.sampled_from(["strict", "bounded"]),
     heard=st.sampled_from([(A,), (A, B)]),
     clients=st.integers(1, 3),
     opened_at=st.floats(0, 100),
@@ -190,17 +187,17 @@ def test_who_leaves_is_not_waited_for():
     assert make_window("strict", step=4, membership=membership).waiting == set()
 
 
-@pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True), ("none", True)])
+@pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True)])
 def test_who_speaks_of_a_later_step_has_moved_on_unless_windows_are_strict(rule, is_taken_as_heard):
     assert is_heard(Frontier([B.held(3, (8, 8))]), B.id, 0, 5, rule) is is_taken_as_heard
 
 
-@pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True), ("none", True)])
+@pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True)])
 def test_an_earlier_bundle_that_is_still_on_its_way_keeps_only_strict_windows_open(rule, is_taken_as_heard):
     assert is_heard(Frontier([B.held(3, (5, 5))]), B.id, 0, 5, rule) is is_taken_as_heard
 
 
-@pytest.mark.parametrize("rule", ["strict", "bounded", "none"])
+@pytest.mark.parametrize("rule", ["strict", "bounded"])
 def test_what_was_lost_before_an_origin_takes_part_is_not_waited_for(rule):
     returned = Membership([A.member(), B.member(version=1, first_step=5)])
     window = make_window(rule, step=6, membership=returned)

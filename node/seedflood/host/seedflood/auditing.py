@@ -4,9 +4,9 @@ An audit is drawn when this host begins to measure a round. It is measured right
 is applied. Windows are strict, so the replica here is then the one with which everyone measures this round. Nobody else
 can foresee whom it concerns, because the draw comes from the operating system and is told to nobody.
 
-Other windows would need updates that state what was applied. That was built and taken out again: twenty bytes each and
-one format more, and in short epochs four of five audits could not be made (benchmarks/RESULTS.md). Private rows cannot
-be audited, since nobody else can tell what follows from them: log and status name these hosts.
+Bounded windows would need updates that state what was applied. That was built and taken out again: twenty bytes each
+and one format more, and in short epochs four of five audits could not be made (benchmarks/RESULTS.md). Private rows
+cannot be audited, since nobody else can tell what follows from them: log and status name these hosts.
 
 By reward an auditor writes the same texts, for their noise follows from run seed, origin and step. But a token whose
 number is close to that of another one may be the other one in half precision, and then the rest of the text is

@@ -115,11 +115,10 @@ class Blockers:
     def _while_collecting(self, window: Window, now: float) -> Iterator[Blocker]:
         """What keeps the window open: whose updates it lacks, and who has not come to take part yet."""
         membership, liveness = self._presence.membership, self._presence.liveness
-        if self._rules.window != "none":
-            for origin in sorted(window.waiting, key=membership.name):
-                step = self._windows.first_lacking(window, origin)
-                since = liveness.missing_since.get(origin, now)
-                yield Blocker("window", origin, membership.name(origin), step, since)
+        for origin in sorted(window.waiting, key=membership.name):
+            step = self._windows.first_lacking(window, origin)
+            since = liveness.missing_since.get(origin, now)
+            yield Blocker("window", origin, membership.name(origin), step, since)
         if self._windows.is_waiting_for_joins(window, now):
             yield from self._joins(self._windows.unjoined(window), window.opened_at)
 

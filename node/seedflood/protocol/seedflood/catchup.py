@@ -12,14 +12,14 @@ a single neighbour may hold the last thing that we said. A node is *forgetful*
 Whatever we said went through the neighbours that we had then, and the last statement in which we spoke names them.
 Before a forgetful node speaks again,
 
-* it reaches all of them that have not left, however long that takes. In `bounded` and `none` windows we may have gone
-  on with one of them alone, as far as we liked, so no step is safe without that one. Meanwhile the node is idle and
-  says whom it waits for. If it went on, it would contradict itself, and two contents of one step stay for ever;
+* it reaches all of them that have not left, however long that takes. In bounded windows we may have gone on with one
+  of them alone, as far as we liked, so no step is safe without that one. Meanwhile the node is idle and says whom it
+  waits for. If it went on, it would contradict itself, and two contents of one step stay for ever;
 * it holds all steps that the statement says were said. Perhaps nobody brings them: they were said to nobody, or to a
-  host that was linked for a moment. Then the node begins behind them when its patience ends. In `bounded` and `none`
-  windows it does not declare them as skipped: a hole contradicts nothing, even if somebody turns up with them. Strict
-  windows would wait for a hole for ever, on every host. So there it declares them as skipped, or measures them again if
-  it had said something later that is held, unless they turn up before it speaks;
+  host that was linked for a moment. Then the node begins behind them when its patience ends. In bounded windows
+  it does not declare them as skipped: a hole contradicts nothing, even if somebody turns up with them. Strict windows
+  would wait for a hole for ever, on every host. So there it declares them as skipped, or measures them again if it had
+  said something later that is held, unless they turn up before it speaks;
 * it waits a moment for messages in flight. The network may know a newer statement of ours than anyone whom we have met.
   So this takes as long as our former neighbours need to dial again. If we have met everyone there is, or know the
   statement from our own journal, two rounds of repair are enough.

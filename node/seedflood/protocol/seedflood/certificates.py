@@ -9,7 +9,7 @@ link. Who still misses some tells its own vote again: to a neighbour that knew i
 Enough equal votes are a *certificate*. It is kept and travels with the sum, and it is final: what comes late for the
 epoch stays a bundle beside the sum. How many votes are enough?
 
-* In closed runs without strict windows: a majority of those who may train by the roster. Any two majorities share a
+* In closed runs with bounded windows: a majority of those who may train by the roster. Any two majorities share a
   host, and no honest host votes twice. So there is one certificate, as long as liars are few, and a host that is away
   for long, or dead, stops nothing. But rosters change, and a part of a split run may not have heard of it. So a vote
   names the serial of the roster by which it is cast, and later epochs are voted for by no older one. The certificate of

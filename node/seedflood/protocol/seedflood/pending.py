@@ -1,9 +1,9 @@
 """What is held but not applied yet: each bundle waits here for its window, or for the next one if it came late.
 
 In `strict` windows a bundle of a later round waits for that round. There is never much of that, because nobody goes on
-without us. In the others a fast host may be any number of rounds ahead of a slow one. `none` applies whatever has
-arrived. `bounded` applies a bundle with its own window, so that nodes that hear each other in time apply the same and
-can compare digests. But it keeps only some rounds of everyone; beyond that it applies the oldest bundles early.
+without us. In `bounded` ones a fast host may be any number of rounds ahead of a slow one. There, too, a bundle is
+applied with its own window, so that nodes that hear each other in time apply the same and can compare digests. But only
+some rounds of everyone are kept; beyond that the oldest bundles are applied early.
 
 Bundles are kept by their last step, so taking some of them costs no more if many others wait.
 """
@@ -21,7 +21,7 @@ from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.presence import Presence
 
 AHEAD_BUNDLES = 64
-"""How many bundles per client may wait for later windows, where nodes do not wait for each other (26 KB)."""
+"""How many bundles per client may wait for later windows if they are bounded (26 KB)."""
 
 
 class Pending:
@@ -75,7 +75,7 @@ class Pending:
     def take_window(self, window: Window, rules: Rules, reason: CloseReason, now: float) -> ClosedWindow:
         """Takes what is applied with a window that closes now: its own updates, older ones that came late, and those of
         later rounds that may not wait."""
-        bundles = self._take(STEP_MAX if rules.window == "none" else window.last)
+        bundles = self._take(window.last)
         if rules.window == "bounded":
             bundles += self._take(STEP_MAX, keep=AHEAD_BUNDLES * rules.clients)
         updates = _updates(bundles)

@@ -67,7 +67,7 @@ def _is_beginning(origin: OriginId, swarm: int, rules: Rules, membership: Member
 
 
 def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
-    """The first step of the round after that of `step`; where nodes do not wait for each other, perhaps a later one, in
-    which the others are."""
+    """The first step of the round after that of `step`; in bounded windows perhaps a later one, in which the others
+    are."""
     following = step + rules.local_steps
     return following if rules.window == "strict" else max(following, swarm_round(origin, rules, membership, frontier))

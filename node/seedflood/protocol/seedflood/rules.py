@@ -10,7 +10,7 @@ from seedflood.protocol.seedflood.payload import PAIRS, Telling
 from seedflood.protocol.seedflood.turns import Turns
 from seedflood.protocol.swarm.rules import SwarmRules
 
-WindowRule = Literal["strict", "bounded", "none"]
+WindowRule = Literal["strict", "bounded"]
 
 AHEAD_BYTES, AHEAD_ROUNDS_MIN, AHEAD_ROUNDS_MAX = 16 << 20, 64, 4096
 """What one origin may have waiting in strict windows. Honest hosts are no further ahead than windows are open, but

@@ -1,12 +1,11 @@
 """The windows of rounds: when has a node waited long enough for the updates of everyone?
 
 A *round* is `local_steps` consecutive steps, measured between two exchanges. Its window opens when the node publishes,
-and closes by one of three rules:
+and closes by one of two rules:
 
     strict    when every expected origin was heard: exact consensus, the paper's algorithm
     bounded   the same, as long as everyone keeps pace: who is silent is not waited for, and who is slow only as long as
               half of the hosts took for the round; what comes later is applied later, never lost
-    none      at once: the node applies whatever has arrived
 
 Decisions depend only on what was heard and what time it is; the node asks again whenever either changes.
 
@@ -33,8 +32,8 @@ from seedflood.protocol.view import WindowView
 def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:
     """Has the origin said everything about the steps first..last that it will say? It takes part from `first` on.
 
-    Strict windows want every step: an origin that jumped to this round may not have heard of the last one yet. Where
-    nodes do not wait for each other, one that speaks of a later step has moved on.
+    Strict windows want every step: an origin that jumped to this round may not have heard of the last one yet. In
+    bounded ones, who speaks of a later step has moved on.
     """
     return frontier.holds(origin, first, last) if rule == "strict" else frontier.last(origin) >= last
 
@@ -141,8 +140,6 @@ class OpenWindows:
         """Why the window may close now, or None if it may not."""
         if self.is_waiting_for_joins(window, now):
             return None
-        if self._rule == "none":
-            return "no waiting"
         if not window.waiting:
             return "all heard"
         return "bound" if now >= self._closes_at(window) else None
@@ -154,8 +151,7 @@ class OpenWindows:
             return float("inf")
         is_all_here = self._membership.taking_part >= self._rules.clients
         all_joined_at = window.opened_at if is_all_here else self.until_joined
-        is_bounded = self._rule == "bounded" and bool(window.waiting)
-        return max(all_joined_at, self._closes_at(window)) if is_bounded else all_joined_at
+        return max(all_joined_at, self._closes_at(window)) if window.waiting else all_joined_at
 
     def is_waiting_for_joins(self, window: Window, now: float) -> bool:
         """Does it wait for clients that do not take part yet?"""

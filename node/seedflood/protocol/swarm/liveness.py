@@ -1,7 +1,7 @@
 """A failure detector: who has fallen silent, judged by how late each origin usually is.
 
 Silence counts only while an open window lacks the origin: in a run that stands still everyone is quiet, and only those
-who are missing count. `bounded` and `none` windows do not wait for a suspect until it speaks again. `strict` windows
+who are missing count. `bounded` windows do not wait for a suspect until it speaks again. `strict` windows
 only name it, for there nobody goes on without it.
 
 An origin is suspected after its usual lateness plus four deviations (as TCP sets its retransmission time, RFC 6298),

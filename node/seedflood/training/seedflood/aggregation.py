@@ -8,7 +8,7 @@ everything of one origin before it gives the next one. An epoch that was adopted
 are over.
 
 `control` may take an epoch back to where it was best, and halve the rate of all later steps, or of all steps. In strict
-windows it may also take whole epochs back, or end the run. In other windows an epoch leaves nothing to the next one:
+windows it may also take whole epochs back, or end the run. In bounded windows an epoch leaves nothing to the next one:
 hosts may lack different updates of it when they vote on the sum of the next one.
 
 Shapes: F coefficients, E numbers of an epoch (subspace.py).
@@ -317,8 +317,8 @@ class Stepwise:
 
     def _settle(self, epoch: int, steps: _Steps) -> None:
         """In strict windows, closes the turns, or without them the steps, about which all clients have told, up to the
-        first gap; none while the epoch's past may change. In other windows more hosts than clients may tell of a step:
-        one that was away returns, and another has taken its place."""
+        first gap; none while the epoch's past may change. In bounded windows more hosts than clients may tell of a
+        step: one that was away returns, and another has taken its place."""
         if not self._is_chained or epoch - 1 not in self._final:
             return
         over: dict[int, _Heard] = {}

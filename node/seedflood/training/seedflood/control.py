@@ -46,7 +46,7 @@ what came late for that epoch before they end.
 
 By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
 
-In windows that do not wait all of this is of one epoch: nothing is left to the next one (`aggregation`), which begins
+In bounded windows all of this is of one epoch: nothing is left to the next one (`aggregation`), which begins
 with the whole rate. There hosts may be heard late, or not in each block. So an origin that was not in the best block is
 compared with the first block in which it was. A block that cannot be compared decides nothing, and the worse blocks
 before it still count.

@@ -40,7 +40,7 @@ ADAM_RATE = 4.0
 """The rate of Adam, times the root of (matrices x rank^3)."""
 
 LATE_PART = 1 / 2
-"""Of the rate of Adam in windows that do not wait: what comes some rounds late was measured at other weights. At the
+"""Of the rate of Adam in bounded windows: what comes some rounds late was measured at other weights. At the
 whole rate one of two runs of tiny-opt was at chance where all updates came 0 to 8 rounds late (29 November)."""
 
 REWARD_PART = 1 / 8
