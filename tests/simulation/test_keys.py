@@ -87,6 +87,8 @@ def test_the_judges_see_two_that_both_go_on():
 
 def test_what_the_older_kept_and_told_nobody_went_with_it():
     world, older, newer = make_twins()
+    told = older.node.frontier.last(older.origin)
+    assert world.clock.run(lambda: world.hosts[2].node.frontier.last(older.origin) >= told, 10), "else it is lost"
     world.network.partition({older.index})
     newer.start()
     world.run_for(2)

@@ -129,7 +129,7 @@ def test_hosts_that_lose_their_disks_take_sums_that_a_quorum_has_signed():
 
 
 def test_who_signs_other_sums_is_named_and_keeps_nobody_from_compacting(monkeypatch):
-    world = make_closed(4)
+    world = make_closed(4, seed=2)  # in some seeds its votes always come when the others have compacted
     world.run_until_step(1)
     liar = world.hosts[3]
     world.cast_out(liar.origin)

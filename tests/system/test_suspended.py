@@ -38,3 +38,15 @@ def test_in_strict_windows_the_others_say_for_whom_they_wait_and_go_on_with_it(h
     c.signal(signal.SIGCONT)
     finish(made)
     assert {one.updates for one in check_replays(made)} == {3 * 100}
+
+
+def test_in_bounded_windows_a_host_that_dies_for_good_costs_the_others_one_wait_and_not_the_run(hosts: Hosts):
+    made = hosts.make(4, ring(4), {"steps": 200, "window": "bounded"})
+    *others, victim = made
+    for host in made:
+        host.start()
+    victim.wait_for("progress", step=31)
+    victim.kill()
+    results = finish(others)
+    assert {result["steps"] for result in results} == {200}
+    assert len({one.updates for one in check_replays(others)}) == 1

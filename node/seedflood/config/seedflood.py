@@ -19,7 +19,7 @@ class SeedfloodSettings(AlgorithmSettings):
     """`[run.seedflood]`. Some defaults follow from keys that stand above them here."""
 
     window: Literal["strict", "bounded"] = Field(
-        "strict", description="strict: a step waits for everyone; bounded: for a measured time at most."
+        "strict", description="strict: a step waits for everyone; bounded: for those that keep pace."
     )
     delay: int = Field(
         0,

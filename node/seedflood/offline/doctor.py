@@ -285,7 +285,7 @@ def _waiting(settings: Settings) -> str:
         return f"partners wait for each other; the first round waits {node.patience_seconds:g} s at most"
     if run.seedflood.window == "strict":
         return f"strict windows: each step waits for all {run.clients} hosts, however long they are away"
-    return f"bounded windows: {run.clients} hosts are waited for while news could still come"
+    return f"bounded windows: {run.clients} hosts are waited for as long as they keep pace"
 
 
 def _free_memory() -> int:

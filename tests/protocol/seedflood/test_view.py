@@ -83,6 +83,8 @@ def test_an_open_window_tells_who_was_heard():
 def test_only_a_bounded_window_has_a_bound(rule, has_bound):
     node = linked(B, C, window=rule)
     publish(node)
+    assert node.view(0.0).window.bound_seconds is None, "less than half of the hosts were heard"
+    hear(node, B, B.updates(0))
     assert (node.view(0.0).window.bound_seconds is not None) == has_bound
 
 

@@ -43,8 +43,8 @@ class Window:
     """An open window over steps first..last.
 
     began_at: when we began to measure the round. opened_at: when our own updates were published, or were not due.
-    expected: who takes part and is not silent. waiting: those of them that were not heard yet. Both are kept current, so
-    a decision costs nothing. half_at: when half of the expected origins had been heard, we among them.
+    expected: who takes part and is not silent. waiting: those of them that were not heard yet. Both are kept current,
+    so a decision costs nothing. half_at: when half of the expected origins had been heard, we among them.
     """
 
     first: int
