@@ -57,6 +57,7 @@ sweep: $(VENV)/.ready  ## The protocols in simulation, with every fault, under S
 	$(BIN)/python -m simulation --closed --clients 6 --topology complete --faults cuts --window bounded --steps 48 --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --closed --clients 6 --topology complete --faults liars --steps 48 --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --closed --clients 9 --topology grid --window bounded --steps 12 --seeds 1..$(SEEDS)
+	$(BIN)/python -m simulation --closed --clients 6 --topology grid --window bounded --relays 3 --steps 12 --seeds 1..$(SEEDS)
 	$(BIN)/python -m simulation --closed --mode gasloc --clients 9 --topology grid --steps 24 --seeds 1..$(SEEDS)
 
 STUDY ?= --plan smoke --out study-results

@@ -16,10 +16,12 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
     for host in hosts:
         if host.is_relay:
             host.read_journal()
+    covered = {epoch: one for host in hosts for epoch, one in host.journal.covered.items()}
     for host in hosts:
+        sums = host.journal.covered if host.is_relay else covered  # a relay may end before it has found all of them
         violations += _find_losses(host, hosts)
         is_told = not (host.chronicle.liars and (host.chronicle.is_tainted or host.is_relay))
-        if is_told and host.ledger.digest() != host.chronicle.digest(host.node.applied):
+        if is_told and host.ledger.digest() != host.chronicle.digest(host.node.applied, sums):
             violations.append(f"{host.name} has other coefficients than its updates add up to")
         if host.has_ended_in_doubt:
             violations.append(f"{host.name} ends in doubt of its replica")
@@ -91,6 +93,11 @@ def find_surplus(hosts: Sequence[SeedfloodHost], roster: Roster) -> list[str]:
 
 def has_equal_frontiers(hosts: Sequence[SeedfloodHost]) -> bool:
     return len({host.node.frontier.digest() for host in hosts}) == 1
+
+
+def has_settled(hosts: Sequence[SeedfloodHost]) -> bool:
+    """Do all hold the same, and have their models carried out all orders?"""
+    return has_equal_frontiers(hosts) and not any(host.work for host in hosts)
 
 
 def has_equal_digests(hosts: Sequence[SeedfloodHost]) -> bool:

@@ -30,7 +30,7 @@ class Owner(journal.Owner, Protocol):
 
 
 class MemoryBundleJournal(MemoryJournal):
-    """The journal of a host that trains by SeedFlood."""
+    """The journal of a host that trains by SeedFlood. covered: by closed epoch, the steps that its sum covers."""
 
     _owner: Owner
 
@@ -39,8 +39,7 @@ class MemoryBundleJournal(MemoryJournal):
         self.bundles: dict[Name, Bundle] = {}
         self.closed: dict[int, ClosedEpoch] = {}
         self._refresh_period = refresh_period
-        self._frontiers: dict[int, Frontier] = {}
-        """The frontier of each closed epoch, ready for queries."""
+        self.covered: dict[int, Frontier] = {}
 
     # The seam of the driver
 
@@ -111,6 +110,10 @@ class MemoryBundleJournal(MemoryJournal):
                 yield closed
         yield from _batches(lacking, limit)
 
+    def find_beside(self) -> set[int]:
+        """The closed epochs that have bundles beside their sum."""
+        return {self.epoch_of(bundle) for bundle in self.replay()} & self.closed.keys()
+
     # What happens to disks
 
     def damage(self, rng: random.Random, *, share: float, spare: OriginId | None = None) -> int:
@@ -122,7 +125,7 @@ class MemoryBundleJournal(MemoryJournal):
         for name in bundles:
             del self.bundles[name]
         for epoch in epochs:
-            del self.closed[epoch], self._frontiers[epoch]
+            del self.closed[epoch], self.covered[epoch]
         for key in members:
             del self._members[key]
         return len(bundles) + len(epochs) + len(members)
@@ -148,13 +151,13 @@ class MemoryBundleJournal(MemoryJournal):
         return known is None
 
     def _keep(self, closed: ClosedEpoch, frontier: Frontier) -> None:
-        self.closed[closed.epoch], self._frontiers[closed.epoch] = closed, frontier
+        self.closed[closed.epoch], self.covered[closed.epoch] = closed, frontier
 
     def _bundles_of(self, epoch: int) -> list[Bundle]:
         return [bundle for bundle in self.bundles.values() if self.epoch_of(bundle) == epoch]
 
     def _is_covered(self, bundle: Bundle) -> bool:
-        frontier = self._frontiers.get(self.epoch_of(bundle))
+        frontier = self.covered.get(self.epoch_of(bundle))
         return frontier is not None and frontier.holds(bundle.origin, bundle.first_covered, bundle.last)
 
 

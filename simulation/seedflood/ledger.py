@@ -168,9 +168,14 @@ class Chronicle:
         """The published updates of this epoch that the frontier covers."""
         return [u for u in self._epochs.get(epoch, ()) if frontier.holds(u.origin, u.step)]
 
-    def digest(self, frontier: Frontier) -> bytes:
-        """The digest of a ledger that has applied exactly this frontier."""
-        return digest_of({epoch: self.add_up(self.covered(frontier, epoch)) for epoch in self._epochs})
+    def digest(self, frontier: Frontier, sums: Mapping[int, Frontier]) -> bytes:
+        """The digest of a ledger that has applied exactly this frontier. sums: by epoch, what the sum covers that has
+        taken the place of its bundles. What came too late for it stands beside it, and if the optimiser goes by steps
+        it adds nothing."""
+        counting = {} if self.optimizer == "sgd" else sums
+        return digest_of(
+            {epoch: self.add_up(self.covered(counting.get(epoch, frontier), epoch)) for epoch in self._epochs}
+        )
 
     def add_up(self, updates: Iterable[Update]) -> int:
         """The coefficients that the updates of one epoch give."""

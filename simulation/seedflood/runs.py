@@ -27,6 +27,7 @@ from simulation.seedflood.checks import (
     has_equal_digests,
     has_equal_frontiers,
     has_mended,
+    has_settled,
 )
 from simulation.seedflood.faults import SeedfloodChaos
 from simulation.seedflood.host import SeedfloodHost
@@ -161,7 +162,7 @@ class _Trial(TrialWithLiars[SeedfloodHost]):
         super().settle()
         self.world.clock.run(lambda: not find_doubles(self.world.honest), DOUBLES_SECONDS_MAX)
         if any(host.is_relay for host in self.world.honest):
-            self.world.clock.run(lambda: has_equal_frontiers(self.world.honest), RELAYS_SECONDS_MAX)
+            self.world.clock.run(lambda: has_settled(self.world.honest), RELAYS_SECONDS_MAX)
         if not self.liars:
             return
         self.world.run_for(QUIET_SECONDS)

@@ -7,11 +7,11 @@ import pytest
 from worlds import STORMY, make_world, run_world
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
-from seedflood.protocol.frontier import Frontier
+from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, EpochDigest, Update, Updates, Vote
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Update, Updates, Vote
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from seedflood.protocol.seedflood.watch import DigestWatch
@@ -19,6 +19,7 @@ from seedflood.protocol.view import Blocker
 from simulation.checks import find_refusals, find_stuck
 from simulation.seedflood.checks import find_mistakes, find_violations
 from simulation.seedflood.journal import MemoryBundleJournal
+from simulation.seedflood.ledger import Ledger
 
 
 @pytest.fixture
@@ -74,6 +75,21 @@ def test_a_frontier_that_ends_with_holes_is_seen(world):
 def test_wrong_coefficients_are_seen(world):
     world.hosts[2].ledger.sums[0] += 1
     assert find_violations(world.hosts) == ["h2 has other coefficients than its updates add up to"]
+
+
+def test_a_host_without_the_sum_that_others_have_is_seen():
+    """Where steps go in their order, what came too late for the sum counts there, and not with the others."""
+    world = run_world("ring", 3, steps=3, optimizer="momentum")
+    late = last_bundle(world.hosts[1])
+    covered = [Held(host.origin, late.step if host.origin == late.origin else 3) for host in world.hosts]
+    ledger = Ledger(world.chronicle)
+    ledger.apply(world.chronicle.covered(Frontier(covered), 0))
+    closed = ClosedEpoch(0, tuple(covered), ledger.coefficients(0))
+    for host in world.hosts[:2]:
+        host.ledger.adopt(closed, host.journal.adopt(closed))
+    assert find_violations(world.hosts) == ["h2 has other coefficients than its updates add up to"]
+    world.hosts[2].ledger.adopt(closed, world.hosts[2].journal.adopt(closed))
+    assert find_violations(world.hosts) == []
 
 
 def test_a_contradiction_is_seen(world):

@@ -35,7 +35,7 @@ def test_a_ledger_does_not_depend_on_order_and_tells_updates_apart(chronicle):
 
 def test_the_chronicle_knows_what_a_ledger_must_be(chronicle):
     held = [bundle for bundle in SAID if bundle.step < 3 or bundle.origin == 2]
-    assert ledger_of(chronicle, held).digest() == chronicle.digest(Frontier([Held(1, 3), Held(2, 6)]))
+    assert ledger_of(chronicle, held).digest() == chronicle.digest(Frontier([Held(1, 3), Held(2, 6)]), {})
 
 
 def test_a_plain_sum_can_be_adopted_in_part_and_added_to():
@@ -71,6 +71,15 @@ def test_by_adam_an_update_adds_something_else_beside_another_one_and_nothing_be
     taker.adopt(ClosedEpoch(0, (Held(1, 3),), donor.coefficients(0)), [SAID[6]])
     assert taker.digest() == donor.digest()
     assert taker.applied[2, 0] == 1
+
+
+def test_the_chronicle_knows_that_beside_a_sum_nothing_counts_but_what_only_adds_up(chronicle):
+    donor = ledger_of(chronicle, SAID[:3])
+    taker = ledger_of(chronicle, SAID[1:7])
+    taker.adopt(ClosedEpoch(0, (Held(1, 3),), donor.coefficients(0)), [SAID[3], SAID[6]])
+    held = Frontier([Held(1, 6), Held(2, 1)])
+    assert taker.digest() == chronicle.digest(held, {0: Frontier([Held(1, 3)])})
+    assert (taker.digest() == chronicle.digest(held, {})) == (chronicle.optimizer == "sgd")
 
 
 def test_an_adopted_sum_counts_as_the_updates_that_it_covers(chronicle):
