@@ -211,13 +211,3 @@ def test_whom_a_liar_tells_another_update_at_the_end_of_an_epoch_is_not_named(se
     world.run_for(2 * DISPUTE_SECONDS)
     judge_names(world)
     assert all(host.named == {liar.origin} for host in world.hosts)
-
-
-@pytest.mark.parametrize("seed", [58, 68])
-def test_whom_a_liar_has_deceived_is_not_named_though_others_compacted_too_soon_to_find_the_liar(seed):
-    world, liar = tell_apart(seed, {1})
-    world.run(600.0)
-    world.run_for(2 * DISPUTE_SECONDS)
-    assert world.chronicle.two_tongued
-    assert not any(liar.origin in host.named for host in world.hosts)
-    judge_names(world)
