@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check -q
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
-.PHONY: help setup setup-dev setup-relay demo tour test test-long compose-test soak check lint-deploy bench real clean sweep study fuzz audit
+.PHONY: help setup setup-dev setup-relay demo tour test test-long compose-test soak check tokens lint-deploy bench real clean sweep study fuzz audit
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -68,6 +68,9 @@ check: $(VENV)/.ready-dev  ## Format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+tokens:  ## How much code there is in node/, by room
+	$(PYTHON) tools/tokens.py
 
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS ?= frame exchange state answer certificate roster settings journal
