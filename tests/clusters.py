@@ -69,7 +69,7 @@ class Cluster:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits for what a node does or tells of."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not condition():
                 self._moved.clear()
                 await self._moved.wait()

@@ -304,7 +304,7 @@ async def test_a_clock_that_is_wrong_for_a_while_ends_nobody_and_all_end_with_on
     closed.enrol("a", "b", "c")
     entries = [replace(one, not_before=int(time.time()) - 86_400, not_after=NEXT_YEAR) for one in closed.roster.entries]
     closed.sign(closed.roster.adding(*entries))
-    run = {"clients": 3, "steps": 200, "window": "strict"}
+    run = {"clients": 3, "steps": 40, "window": "strict"}
     a, b, c = [await closed.start(name, peers, **run) for name, peers in (("a", []), ("b", ["a"]), ("c", ["a", "b"]))]
     await closed.cluster.until(lambda: min(one.node.step for one in (a, b, c)) >= 5)
     shift(b, seconds)
