@@ -205,7 +205,7 @@ def judge_names(world):
 
 @pytest.mark.parametrize(("seed", "epochs"), [(1, {1}), (4, {0, 1, 2})])
 def test_whom_a_liar_tells_another_update_at_the_end_of_an_epoch_is_not_named(seed, epochs):
-    """All others named it before the inquiry had ended, and the page kept the name."""
+    """Nobody names the host that was deceived, not even for a while, and all name the liar."""
     world, liar = tell_apart(seed, epochs)
     judge(world)
     world.run_for(2 * DISPUTE_SECONDS)

@@ -40,7 +40,7 @@ def test_in_strict_windows_the_others_say_for_whom_they_wait_and_go_on_with_it(h
     assert {one.updates for one in check_replays(made)} == {3 * 100}
 
 
-def test_in_bounded_windows_a_host_that_dies_for_good_costs_the_others_one_wait_and_not_the_run(hosts: Hosts):
+def test_in_bounded_windows_the_others_end_their_run_without_a_host_that_dies_for_good(hosts: Hosts):
     made = hosts.make(4, ring(4), {"steps": 200, "window": "bounded"})
     *others, victim = made
     for host in made:

@@ -140,6 +140,4 @@ def describe_closing(closed: ClosedWindow, presence: Presence, *, is_news: bool)
         "late": closed.late,
         "waited_seconds": round(closed.waited_seconds, 4),
     }
-    if closed.reason == "bound":
-        facts["bound_seconds"] = round(presence.bound_seconds(), 4)
     return Event("window closed", "info" if is_news else "debug", facts)

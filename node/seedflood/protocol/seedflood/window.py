@@ -55,8 +55,8 @@ class Window:
     waiting: set[OriginId] = field(default_factory=set)
     half_at: float | None = None
 
-    def count(self, now: float) -> None:
-        """Who is expected or was heard may have changed."""
+    def note_half(self, now: float) -> None:
+        """Who is expected or was heard may have changed: are half of them heard now?"""
         if self.half_at is None and 2 * len(self.waiting) <= len(self.expected):
             self.half_at = now
 
@@ -64,8 +64,8 @@ class Window:
 @dataclass(eq=False, repr=False)
 class OpenWindows:
     """The open windows of a node, oldest first. bound: returns how long news take across the network at most, in
-    seconds. began_at: when the round began that is measured, or was measured last. until_joined: when to stop waiting
-    for hosts that never came (strict windows never stop)."""
+    seconds. began_at: when the round began that is measured, or was measured last; infinite before the first one.
+    until_joined: when to stop waiting for hosts that never came (strict windows never stop)."""
 
     _rules: Rules
     _membership: Membership
@@ -89,10 +89,11 @@ class OpenWindows:
 
     def open(self, step: int, now: float) -> None:
         """Opens the window of the round that begins at `step`."""
-        window = Window(step, step + self._rules.local_steps - 1, min(self.began_at, now), now)
+        began_at = min(self.began_at, now)  # after a restart rounds are open that this process has not measured
+        window = Window(step, step + self._rules.local_steps - 1, began_at, now)
         for origin in self._membership.origins():
             self._review(window, origin)
-        window.count(now)
+        window.note_half(now)
         self._open.append(window)
         expected = [one for one in self._membership.expected(window.last) if self._turns.has(one, window.last)]
         unheard = {one for one in expected if not self._is_heard(window, one)}
@@ -120,14 +121,14 @@ class OpenWindows:
         for window in self._open:
             if origin in window.waiting and self._is_heard(window, origin):
                 window.waiting.discard(origin)
-                window.count(now)
+                window.note_half(now)
         self._await(origin, now)  # what came may not be the last that is waited for
 
     def review(self, origin: OriginId, now: float) -> None:
         """Whether the origin takes part or is suspected may have changed."""
         for window in self._open:
             self._review(window, origin)
-            window.count(now)
+            window.note_half(now)
         word = self._membership.spoken(origin)
         said = None if word is None or word.last_step is None else self._turns.last(origin, word.last_step)
         if said is not None and self._frontier.last(origin) >= said:
@@ -190,8 +191,8 @@ class OpenWindows:
     def _closes_at(self, window: Window) -> float:
         """The moment at which a window closes without those that were not heard; infinite if it waits for them.
 
-        Bounded windows wait until half of the hosts were heard. Whoever usually comes within as long as these took is
-        worth waiting for that long. The others have as long as their news would fly.
+        Bounded windows wait until half of the hosts were heard, and then as long again for whoever usually comes within
+        that time. For the others they wait only as long as news may fly.
         """
         if self._rule == "strict" or window.half_at is None:
             return float("inf")
@@ -202,15 +203,15 @@ class OpenWindows:
     def _review(self, window: Window, origin: OriginId) -> None:
         """Is the origin to be waited for? Strict windows wait for suspects, too."""
         is_silent = self._rule != "strict" and origin in self._liveness.suspects
-        is_expected = not is_silent and self._membership.is_expected(origin, window.last)
-        for there, is_in in (
-            (window.expected, is_expected),
-            (window.waiting, is_expected and not self._is_heard(window, origin)),
-        ):
-            if is_in:
-                there.add(origin)
-            else:
-                there.discard(origin)
+        if is_silent or not self._membership.is_expected(origin, window.last):
+            window.expected.discard(origin)
+            window.waiting.discard(origin)
+            return
+        window.expected.add(origin)
+        if self._is_heard(window, origin):
+            window.waiting.discard(origin)
+        else:
+            window.waiting.add(origin)
 
     def _is_heard(self, window: Window, origin: OriginId) -> bool:
         first, last = self._first_of(window, origin), self._turns.last(origin, window.last)
