@@ -16,7 +16,7 @@ _CLAUSES: dict[str, str] = {
     "window": "{step} of {name} has not come",
     "joining": "{name} has not caught up",
     "never joined": "{name} of the run never joined",
-    "last words": "{step} of {name} has not come, and the run cannot end without it",
+    "last words": "{step} of {name} has not come, and the run waits for it before it ends",
     "end": "{name} has not ended the run, as others have",
     "away": "{name} is not linked, and may still lack updates",
     "agreement": "{name} has not confirmed that it holds the same updates",

@@ -33,7 +33,7 @@ BlockerKind = Literal[
     "window",  # updates of the other are missing in the open window
     "joining",  # the other has not caught up yet, and the run begins with all clients
     "never joined",  # the same, for clients that nobody has heard of
-    "last words",  # updates of the other are missing, and the run cannot end without them
+    "last words",  # updates of the other are missing, and the run waits for them before it ends
     "end",  # others have ended the run, and the other has not, so that a relay stays for it
     "away",  # the run ends, and the other, a neighbour, is not linked
     "agreement",  # the other has not confirmed that it holds the same updates, with the same digest
