@@ -29,8 +29,8 @@ tour: $(VENV)/.ready  ## Four daemons pre-train a model, fine-tune it, and teach
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --model $(PRETRAINED) --task places --estimate gradient --steps 60
 	test -d $(SUMS)/model || OMP_NUM_THREADS=1 $(BIN)/python tools/pretrain_arithmetic.py addition $(SUMS)
 	HF_HUB_OFFLINE=1 $(BIN)/seedflood local --nodes 4 --task reward --model $(SUMS)/model --data $(SUMS)/rows --steps 100 \
-	  --train-examples 4096 --set run.objective.max_length=32 --set run.objective.max_new_tokens=4 \
-	  --set run.seedflood.rank=8
+	  --train-examples 4096 --rank 8 \
+	  --set run.objective.max_length=32 --set run.objective.max_new_tokens=4
 
 # Real daemons wait now and then, and those of test-long often: there are more tests at a time than cores.
 test: $(VENV)/.ready-dev  ## The tests, but for those below

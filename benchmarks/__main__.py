@@ -23,6 +23,7 @@ from benchmarks import (
     forger,
     gradient,
     join,
+    kernels,
     large,
     late,
     latency,
@@ -31,11 +32,14 @@ from benchmarks import (
     memory,
     opening,
     overlap,
+    own,
+    preferences,
     pretrain,
     quantised,
     rates,
     reward,
     scale,
+    scripts,
     server,
     soak,
     steady,
@@ -51,12 +55,14 @@ BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "apply": apply.run,
     "memory": memory.run,
     "gradient": gradient.run,
+    "kernels": kernels.run,
     "dtype": dtype.run,
     "flood": flood.run,
     "wire": wire.run,
     "latency": latency.run,
     "scale": scale.run,
     "server": server.run,
+    "scripts": scripts.run,
 }
 LONG = (
     "ahead",
@@ -72,6 +78,8 @@ LONG = (
     "long-runs",
     "opening",
     "overlap",
+    "own",
+    "preferences",
     "pretrain",
     "quantised",
     "rates",
@@ -87,6 +95,7 @@ PARTS: Mapping[str, Collection[str]] = {
     "large": large.PARTS,
     "learn": learn.PARTS,
     "long-runs": long_runs.ESTIMATES,
+    "preferences": preferences.PARTS,
     "pretrain": pretrain.PARTS,
     "rates": rates.PARTS,
     "reward": reward.PARTS,
@@ -116,8 +125,8 @@ def main(
     folder: Annotated[
         Path | None,
         typer.Option(
-            help="soak: a new folder for samples.csv, logs and state. rates, reward: of courses, to go on. large: of "
-            "make real."
+            help="soak: a new folder for samples.csv, logs and state. rates, reward, preferences: of courses, to go "
+            "on. large: of make real."
         ),
     ] = None,
 ) -> None:
@@ -137,6 +146,8 @@ def main(
         "long-runs": partial(long_runs.run, part or ()),
         "opening": opening.run,
         "overlap": overlap.run,
+        "own": own.run,
+        "preferences": partial(preferences.run, part or (), folder),
         "pretrain": partial(pretrain.run, part or ()),
         "quantised": quantised.run,
         "rates": partial(rates.run, part or (), folder),

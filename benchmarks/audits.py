@@ -22,9 +22,9 @@ from benchmarks.measure import Metric, make_metric
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.host.seedflood.audit import Audits
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Told, Update
-from seedflood.protocol.seedflood.payload import Coefficients, Telling
-from seedflood.training.seedflood.telling import decode_coefficients, quantise
+from seedflood.protocol.seedflood.messages import Update, UpdateValue
+from seedflood.protocol.seedflood.payload import Coefficients, Compression
+from seedflood.training.seedflood.compression import decode_coefficients, quantise
 from seedflood.training.seedflood.trainer import Trainer
 
 RUNS = 12
@@ -46,27 +46,27 @@ class Audited(NamedTuple):
     """What one origin measured at one step: told by a host of each dtype, and measured again by an auditor. other:
     what another origin told of the step."""
 
-    told: dict[str, Told]
-    again: Told
-    other: Told
+    value: dict[str, UpdateValue]
+    again: UpdateValue
+    other: UpdateValue
 
 
-Forge = Callable[[Audited, str, random.Random], Told]
+Forge = Callable[[Audited, str, random.Random], UpdateValue]
 
 
 def run() -> dict[str, Metric]:
     metrics: dict[str, Metric] = {}
     for estimate, settings in ESTIMATES.items():
         pools = [measured(settings, seed)[1] for seed in range(1, RUNS)]
-        telling, pool, seconds = measured(settings, 0)
+        compression, pool, seconds = measured(settings, 0)
         cost = [SHARE * again / own for own, again in seconds]
         metrics[f"audits.{estimate}_cost_at_{SHARE:g}"] = make_metric([median(cost)], 0.05)
         for dtype in DTYPES:
             name = f"audits.{estimate}_{dtype}"
-            judged = Judged(telling, pool, dtype)
-            accused = sum(Judged(telling, one, dtype).accusations() for one in [pool, *pools])
+            judged = Judged(compression, pool, dtype)
+            accused = sum(Judged(compression, one, dtype).accusations() for one in [pool, *pools])
             metrics[f"{name}_accused_of_{RUNS * (ORIGINS - 1)}"] = make_metric([float(accused)], 0)
-            for kind, (forge, part) in forgers(telling, pool).items():
+            for kind, (forge, part) in forgers(compression, pool).items():
                 taken = judged.audits_until_named(forge, part)
                 share = sum(one <= WITHIN for one in taken) / TRIALS
                 metrics[f"{name}_{kind}_named_within_{WITHIN}"] = make_metric([share])
@@ -75,7 +75,7 @@ def run() -> dict[str, Metric]:
     return metrics
 
 
-def measured(settings: Mapping[str, Any], seed: int) -> tuple[Telling, list[Audited], list[tuple[float, float]]]:
+def measured(settings: Mapping[str, Any], seed: int) -> tuple[Compression, list[Audited], list[tuple[float, float]]]:
     """(the form, what was measured, seconds of (a round of one's own, one in the place of another))."""
     run = RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=400, seed=seed, **settings)
     count = run.seedflood.local_steps
@@ -100,7 +100,7 @@ def measured(settings: Mapping[str, Any], seed: int) -> tuple[Telling, list[Audi
             updates = [Update(OriginId(o), step + k, one.probes[k]) for o, one in rounds for k in range(count)]
             for dtype in DTYPES:
                 trainers[dtype][0].replica.apply(updates)
-        return exact[0].telling, pool, seconds
+        return exact[0].compression, pool, seconds
 
 
 def origins(run: RunSettings, folder: Path, dtype: str) -> list[Trainer]:
@@ -116,17 +116,17 @@ def origins(run: RunSettings, folder: Path, dtype: str) -> list[Trainer]:
 class Judged:
     """What origins of one dtype told, or would have told, as an auditor counts it: each update as one audit."""
 
-    def __init__(self, telling: Telling, pool: Sequence[Audited], dtype: str) -> None:
-        self._telling = telling
+    def __init__(self, compression: Compression, pool: Sequence[Audited], dtype: str) -> None:
+        self._compression = compression
         self._pool = pool
         self._dtype = dtype
 
     def accusations(self) -> int:
         """How many origins but the auditor are named by what they told, honestly, in the order of their steps."""
-        audits = Audits(self._telling)
+        audits = Audits(self._compression)
         for k, one in enumerate(self._pool):
             if origin := k % ORIGINS:
-                audits.compare(OriginId(1 + origin), k, [one.told[self._dtype]], [one.again])
+                audits.compare(OriginId(1 + origin), k, [one.value[self._dtype]], [one.again])
         return len(audits.named)
 
     def audits_until_named(self, forge: Forge, share: float) -> list[int]:
@@ -134,26 +134,26 @@ class Judged:
         return [self._try(forge, share, random.Random(seed)) for seed in range(TRIALS)]
 
     def _try(self, forge: Forge, share: float, drawn: random.Random) -> int:
-        audits = Audits(self._telling)
+        audits = Audits(self._compression)
         first = drawn.randrange(len(self._pool))
         for count in range(1, AUDITS_MAX):
             one = self._pool[(first + count) % len(self._pool)]
             is_forged = drawn.random() < share
-            told = forge(one, self._dtype, drawn) if is_forged else one.told[self._dtype]
+            told = forge(one, self._dtype, drawn) if is_forged else one.value[self._dtype]
             if audits.compare(OriginId(1), count, [told], [one.again]) is not None:
                 return count
         return AUDITS_MAX
 
 
-def forgers(telling: Telling, pool: Sequence[Audited]) -> dict[str, tuple[Forge, float]]:
+def forgers(compression: Compression, pool: Sequence[Audited]) -> dict[str, tuple[Forge, float]]:
     """By name: what is told in place of what was measured, and in which share of updates."""
-    integers = [_integers(telling, one.told["float32"]) for one in pool]
+    integers = [_integers(compression, one.value["float32"]) for one in pool]
     sigma = pstdev(value for one in integers for value in one)
 
     def changed(change: Callable[[float, random.Random], float]) -> Forge:
-        def forge(one: Audited, dtype: str, drawn: random.Random) -> Told:
-            told = one.told[dtype]
-            return _told(telling, told, [change(value, drawn) for value in _integers(telling, told)])
+        def forge(one: Audited, dtype: str, drawn: random.Random) -> UpdateValue:
+            told = one.value[dtype]
+            return _told(compression, told, [change(value, drawn) for value in _integers(compression, told)])
 
         return forge
 
@@ -161,21 +161,24 @@ def forgers(telling: Telling, pool: Sequence[Audited]) -> dict[str, tuple[Forge,
         "bias_of_one_sigma": (changed(lambda value, _: value + sigma), 1.0),
         "flips_in_5_percent": (changed(lambda value, _: -value), 0.05),
         "flips": (changed(lambda value, _: -value), 1.0),
-        "copies": (lambda one, dtype, drawn: _told(telling, one.told[dtype], _integers(telling, one.other)), 1.0),
+        "copies": (
+            lambda one, dtype, drawn: _told(compression, one.value[dtype], _integers(compression, one.other)),
+            1.0,
+        ),
         "noise": (changed(lambda _, drawn: drawn.gauss(0, sigma)), 1.0),
         "zeros": (changed(lambda value, drawn: 0.0), 1.0),
     }
 
 
-def _integers(telling: Telling, told: Told) -> list[int]:
+def _integers(compression: Compression, told: UpdateValue) -> list[int]:
     if isinstance(told, tuple):
         return [told[1]]
-    assert isinstance(telling, Coefficients)
-    return [int(one) for one in decode_coefficients(telling, told)]
+    assert isinstance(compression, Coefficients)
+    return [int(one) for one in decode_coefficients(compression, told)]
 
 
-def _told(telling: Telling, instead_of: Told, integers: Sequence[float]) -> Told:
+def _told(compression: Compression, instead_of: UpdateValue, integers: Sequence[float]) -> UpdateValue:
     if isinstance(instead_of, tuple):
         return instead_of[0], round(integers[0])
-    assert isinstance(telling, Coefficients)
-    return quantise(telling, numpy.array(integers) * 2.0**-telling.unit_bits)[0]
+    assert isinstance(compression, Coefficients)
+    return quantise(compression, numpy.array(integers) * 2.0**-compression.unit_bits)[0]

@@ -29,12 +29,12 @@ from benchmarks.measure import Metric, make_metric, shared_folder
 from benchmarks.reward import ORIGINS, Bench, Course
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, Told, Update
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, Update, UpdateValue
 from seedflood.protocol.seedflood.payload import Coefficients, encode_loss
+from seedflood.training.seedflood.compression import UpdateDecoder, decode_coefficients, scaled
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.schedule import ONE
-from seedflood.training.seedflood.telling import Reader, decode_coefficients, scaled
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.training.shards import equal_shares
 from study.skew import deal
@@ -64,15 +64,15 @@ class Liar(Trainer):
         told = tuple(self._tell(origin, at, one) for at, one in enumerate(measured.probes, step))
         return Round(step, told, measured.loss, measured.seconds, is_finite=True, is_clipped=False)
 
-    def _tell(self, origin: OriginId, step: int, told: Told) -> Told:
+    def _tell(self, origin: OriginId, step: int, told: UpdateValue) -> UpdateValue:
         assert isinstance(told, bytes)
-        assert isinstance(self.telling, Coefficients)
+        assert isinstance(self.compression, Coefficients)
         return self._lie(self, origin, step, told)
 
     @property
     def form(self) -> Coefficients:
-        assert isinstance(self.telling, Coefficients)
-        return self.telling
+        assert isinstance(self.compression, Coefficients)
+        return self.compression
 
     def split(self, told: bytes) -> Parts:
         form = self.form
@@ -90,10 +90,10 @@ class Liar(Trainer):
     def signs_of_rows(self) -> list[slice]:
         """Where in the rows their signs stand."""
         size = self.form.sparse.row_bytes
-        return [slice(at + 2, at + size) for at in range(0, self.form.sparse.told * size, size)]
+        return [slice(at + 2, at + size) for at in range(0, self.form.sparse.kept * size, size)]
 
     def others(self, step: int) -> list[bytes]:
-        return [one.told for one in self._heard if one.step == step and isinstance(one.told, bytes)]
+        return [one.value for one in self._heard if one.step == step and isinstance(one.value, bytes)]
 
 
 Lie = Callable[[Liar, OriginId, int, bytes], bytes]
@@ -253,10 +253,10 @@ Rule = Callable[[Numbers, int], Numbers]
 RULES: Mapping[str, Rule | None] = {"ours": None, "plain": plain, "trimmed": trimmed, "krum": krum}
 
 
-class OtherReader(Reader):
+class OtherDecoder(UpdateDecoder):
     """Reads steps by another rule."""
 
-    def __init__(self, instead_of: Reader, rule: Rule, liars: int) -> None:
+    def __init__(self, instead_of: UpdateDecoder, rule: Rule, liars: int) -> None:
         vars(self).update(vars(instead_of))
         self._rule = rule
         self._liars = liars
@@ -264,11 +264,11 @@ class OtherReader(Reader):
     def add_step(
         self, sum_E: Tensor, epoch: int, updates: Sequence[Update], reputations: Reputations, factor: int = ONE
     ) -> Reputations:
-        assert isinstance(self._telling, Coefficients)
+        assert isinstance(self._compression, Coefficients)
         if not updates:
             return reputations
-        payloads = [one.told for one in updates if isinstance(one.told, bytes)]
-        told_IF = numpy.stack([decode_coefficients(self._telling, payload) for payload in payloads])
+        payloads = [one.value for one in updates if isinstance(one.value, bytes)]
+        told_IF = numpy.stack([decode_coefficients(self._compression, payload) for payload in payloads])
         sum_F = scaled(self._rule(told_IF, self._liars), factor)
         sum_E[: len(sum_F)] += torch.from_numpy(sum_F)
         return reputations
@@ -312,7 +312,7 @@ def rehearsed(run: RunSettings, hosts: Sequence[NodeSettings], liars: int, lie: 
         rehearsal.trainers[place] = Liar(rehearsal.trainers[place], LIES[lie], number, heard)
     if (other := RULES[rule]) is not None:
         aggregation = rehearsal.trainers[0].replica._aggregation
-        aggregation._reader = OtherReader(aggregation._reader, other, liars)
+        aggregation._decoder = OtherDecoder(aggregation._decoder, other, liars)
     while rehearsal.step < run.steps:
         step = rehearsal.step
         turns = rehearsal.advance()
@@ -320,9 +320,11 @@ def rehearsed(run: RunSettings, hosts: Sequence[NodeSettings], liars: int, lie: 
     return rehearsal
 
 
-def right_after(bench: Bench, seed: int, *, liars: int = 1, lie: str = "", rule: str = "ours") -> float:
+def right_after(
+    bench: Bench, seed: int, *, liars: int = 1, lie: str = "", rule: str = "ours", **settings: Any
+) -> float:
     """How often texts are right after a run by reward."""
-    run = RunSettings.of(**bench.settings(seed, estimate="gradient"))
+    run = RunSettings.of(**bench.settings(seed, estimate="gradient"), **settings)
     with TemporaryDirectory(prefix="seedflood-byzantine-") as home:
         node = NodeSettings(data=str(bench.rows), state=Path(home), threads=1)
         trainer = rehearsed(run, equal_shares(node, ORIGINS), liars, lie, rule).trainers[0]

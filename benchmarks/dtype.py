@@ -29,7 +29,7 @@ def run() -> dict[str, Metric]:
 
     seconds = run_in_turn({dtype: partial(measure, dtype) for dtype in replicas}, REPETITIONS)
     alphas = {
-        dtype: [one.measure(0, k, OBJECTIVE, make_batch(k)).told[1] for k in range(BATCHES)]
+        dtype: [one.measure(0, k, OBJECTIVE, make_batch(k)).value[1] for k in range(BATCHES)]
         for dtype, one in replicas.items()
     }
     scale = sum(abs(alpha) for alpha in alphas["float32"]) / BATCHES

@@ -21,10 +21,10 @@ import numpy
 from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_MAX, Told
+from seedflood.protocol.seedflood.messages import LOSS_MAX, UpdateValue
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs
+from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.rehearsal import Rehearsal
-from seedflood.training.seedflood.telling import quantise
 from seedflood.training.seedflood.trainer import Round, Trainer
 from seedflood.training.shards import equal_shares
 
@@ -50,14 +50,14 @@ class Forger(Trainer):
         told = tuple(self._tell(origin, one, drawn) for one in range(step, step + count))
         return Round(step, told, 0.0, 0.0, is_finite=True, is_clipped=False)
 
-    def _tell(self, origin: OriginId, step: int, drawn: random.Random) -> Told:
-        telling = self.telling
-        if isinstance(telling, Pairs):
-            size = 0 if self._is_silent else telling.limit
+    def _tell(self, origin: OriginId, step: int, drawn: random.Random) -> UpdateValue:
+        compression = self.compression
+        if isinstance(compression, Pairs):
+            size = 0 if self._is_silent else compression.limit
             return LOSS_MAX, drawn.choice((-size, size))
-        assert isinstance(telling, Coefficients)
-        largest = 0.0 if self._is_silent else telling.reach * 2.0**-telling.unit_bits
-        return quantise(telling, numpy.array(drawn.choices((-largest, largest), k=telling.values)))[0]
+        assert isinstance(compression, Coefficients)
+        largest = 0.0 if self._is_silent else compression.reach * 2.0**-compression.unit_bits
+        return quantise(compression, numpy.array(drawn.choices((-largest, largest), k=compression.values)))[0]
 
 
 def run() -> dict[str, Metric]:

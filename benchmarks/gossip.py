@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.shell import Shell
-from seedflood.host.compute import Compute
-from seedflood.host.compute_thread import ComputeThread, Result
+from seedflood.host.compute import Compute, ComputeThread, Result
 from seedflood.host.driver import Driver
 from seedflood.host.gasloc.files import Incoming
 from seedflood.host.gasloc.work import Resumed, Trouble, Work

@@ -21,8 +21,8 @@ from seedflood.config import EstimateName, RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.training.models import prepare_model
+from seedflood.training.seedflood.compression import compress
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.seedflood.telling import tell
 
 REPETITIONS = 7
 MEMORY_REPETITIONS = 3
@@ -114,10 +114,10 @@ def _infer(device: str, config: OPTConfig) -> None:
 def _train(device: str, config: OPTConfig, *, is_checkpointed: bool) -> None:
     """Steps with everything that belongs to them: gradient, telling, optimiser."""
     replica = _replica(device, config)
-    assert isinstance(replica.telling, Coefficients)
+    assert isinstance(replica.compression, Coefficients)
     for step in range(STEPS):
         slopes = replica.measure_gradient(step, OBJECTIVE, make_wide_batch(), is_checkpointed=is_checkpointed)
-        replica.apply([Update(1, step, tell(replica.telling, slopes).told)])
+        replica.apply([Update(1, step, compress(replica.compression, slopes).value)])
 
 
 JOBS: dict[str, Callable[[str, OPTConfig], None]] = {

@@ -42,6 +42,11 @@ def _slow(_rng: random.Random, origin: OriginId, step: int) -> int | None:
     return None if step % SLOW_ROUNDS else SLOW_ROUNDS
 
 
+def _half_late(rng: random.Random, origin: OriginId, _step: int) -> int | None:
+    """Half of the hosts keep pace with each other, which is what windows wait for; what the others tell is late."""
+    return 0 if origin <= CLIENTS // 2 else rng.randint(0, LATE_ROUNDS_MAX)
+
+
 def _late(rng: random.Random, _origin: OriginId, _step: int) -> int | None:
     """Every update is late, as after cuts all over the network."""
     return rng.randint(0, LATE_ROUNDS_MAX)
@@ -56,6 +61,7 @@ SITUATIONS: Mapping[str, tuple[str, Lateness]] = {
     "strict": ("strict", lambda _rng, _origin, _step: 0),
     "bounded": ("bounded", lambda _rng, _origin, _step: 0),
     "bounded_one_slow": ("bounded", _slow),
+    "bounded_half_late": ("bounded", _half_late),
     "bounded_all_late": ("bounded", _late),
     "bounded_one_gone": ("bounded", _gone),
 }

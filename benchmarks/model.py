@@ -49,6 +49,11 @@ def make_wide_batch() -> LabelledBatch:
     return _make_batch(SST2_LENGTHS[1::2], torch.Generator().manual_seed(0))
 
 
+def make_even_batch() -> LabelledBatch:
+    """Sixteen rows of one length, which are one call on a CPU, too."""
+    return _make_batch([ROWS] * ROWS, torch.Generator().manual_seed(0))
+
+
 def _make_batch(lengths: Sequence[int], generator: torch.Generator) -> LabelledBatch:
     rows = [torch.randint(4, 50_000, (length,), generator=generator).tolist() for length in lengths]
     tokens_BT, lengths_B = pad(rows, 1)

@@ -15,7 +15,6 @@ from benchmarks.shell import Shell
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Job, Refill
 from seedflood.identity import Identity, verify
-from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Updates
 from seedflood.protocol.seedflood.node import Node
@@ -157,9 +156,6 @@ class Relay(Shell):
         if self._notes_times:
             self._note_own(messages)
         self.links.send(peer, messages)
-
-    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
-        self.links.pull(peer, frontier)
 
     def put(self, job: Job) -> None:
         match job:

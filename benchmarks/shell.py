@@ -62,6 +62,9 @@ class Shell(Owner):
     def sent(self, peer: OriginId, message: Message) -> None:
         pass
 
+    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> None:
+        self.links.pull(peer, frontier)
+
     def carry(self, peer: OriginId) -> None:
         self.links.carry(peer)
 

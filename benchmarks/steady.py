@@ -77,7 +77,7 @@ def measure(clients: int, participants: int = PARTICIPANTS) -> Cost:
         seed=1,
         steps=10 * LAST_STEP,
         refresh_period=EPOCH_STEPS,
-        telling=Coefficients((8,)),
+        compression=Coefficients((8,)),
         pace=PACE,
         turn_rounds=-(-clients // participants),
     )

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from seedflood.cli.epilogs import EXIT_CODES
 from seedflood.cli.faults import run_command
-from seedflood.cli.options import EPILOG, JsonOption, table_console
+from seedflood.cli.options import JsonOption, table_console
 from seedflood.cluster.topology import TopologyName
 from seedflood.errors import DivergenceError, UsageError
 from seedflood.protocol.seedflood.rules import WindowRule
@@ -28,7 +29,7 @@ def _spell_faults() -> str:
     return "; ".join([", ".join(common), *own])
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EXIT_CODES)
 def simulate(
     mode: Annotated[str, typer.Option(help=f"What hosts train by: {', '.join(SIMULATED)}.")] = "seedflood",
     clients: Annotated[int, typer.Option(min=1, max=4096, help="How many hosts.")] = 16,

@@ -47,7 +47,7 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "Backlog._withheld": fixed(WITHHELD_MAX),
     "Backlog.bundles": fixed(UNSAVED_BUNDLES_MAX),
     "Backlog.members": statements,
-    "Gate.cuts": fixed(HOLES_MAX),
+    "AccessList.cuts": fixed(HOLES_MAX),
     "HopDelays._counts": fixed(len(HOP_BOUNDS) + 1),
     "HopDelays._delays": fixed(SAMPLES_MAX),
     "HopDelays._latest": linked,
@@ -55,7 +55,7 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "Liveness._lateness": origins,
     "Liveness.missing_since": origins,
     "Liveness.suspects": origins,
-    "MemberAdmission._twins": origins,
+    "MemberAdmission.twins": origins,
     "MemberAdmission.refused": fixed(REASONS_MAX),
     "Membership.ended": origins,
     "Membership._links": origins,
@@ -69,11 +69,13 @@ SWARM_BOUNDS: dict[str, Bound] = {
     "Neighbour.gathered": at_once,
     "Neighbour.members": statements,
     "Neighbours._linked": origins,
+    "Outputs.bundles": at_once,
     "Outputs.contents": linked,
     "Outputs.drop": at_once,
     "Outputs.events": at_once,
     "Outputs.members": at_once,
     "Outputs.orders": at_once,
+    "Outputs.pull": at_once,
     "Outputs.records": at_once,
     "Outputs.send": at_once,
     "Presence.changed": origins,
@@ -91,19 +93,19 @@ def find_excess(
     node = driver.node
     excess = []
     for part, containers in _walk(driver, claimed):
-        for field, container in containers:
+        for field, sizes in containers:
             names = _names[type(part), field]
             bound = next(filter(None, map(bounds.get, names)), None)
             if bound is None:
                 excess.append(f"keeps {names[0]}, which has no bound")
-            elif len(container) > bound(node):
-                excess.append(f"keeps {len(container)} in {names[0]}, more than {bound(node)}")
+            elif max(sizes) > bound(node):
+                excess.append(f"keeps {max(sizes)} in {names[0]}, more than {bound(node)}")
     return excess
 
 
 def count_entries(driver: Driver) -> int:
     """How many entries all tables of a node have together: what it keeps in memory."""
-    return sum(len(container) for _, containers in _walk(driver, None) for _, container in containers)
+    return sum(sum(sizes) for _, containers in _walk(driver, None) for _, sizes in containers)
 
 
 def parts_of(driver: Driver, claimed: tuple[str, str] | None = None) -> Iterator[object]:
@@ -111,9 +113,9 @@ def parts_of(driver: Driver, claimed: tuple[str, str] | None = None) -> Iterator
     return (part for part, _ in _walk(driver, claimed))
 
 
-def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[object, list[tuple[str, Any]]]]:
-    """Every part once, with the containers in its fields, and those inside them. This runs often, so what is known
-    about types is cached."""
+def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[object, list[tuple[str, list[int]]]]]:
+    """Every part once, with the sizes of the containers in its fields, and of those inside them. This runs often, so
+    what is known about types is cached."""
     seen: set[int] = set()
     parts: list[object] = [driver.node, driver._backlog, driver.node._algorithm]
     while parts:
@@ -121,16 +123,15 @@ def _walk(driver: Driver, claimed: tuple[str, str] | None) -> Iterator[tuple[obj
         if id(part) in seen:
             continue
         seen.add(id(part))
-        containers: list[tuple[str, Any]] = []
+        containers: list[tuple[str, list[int]]] = []
         for field, value in _fields(part):
             kind = type(value)
             if _is_container[kind]:
-                containers.append((field, value))
-                for one in _inside(value):
-                    if _is_container[type(one)]:
-                        containers.append((f"{field}[]", one))
-                    if _is_part[type(one)]:
-                        parts.append(one)
+                containers.append((field, [len(value)]))
+                inside = _inside(value)
+                if sizes := [len(one) for one in inside if _is_container[type(one)]]:
+                    containers.append((f"{field}[]", sizes))
+                parts += [one for one in inside if _is_part[type(one)]]
             elif _is_part[kind] and (type(part).__name__, field) != claimed:
                 parts.append(value)
         yield part, containers

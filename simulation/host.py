@@ -13,7 +13,7 @@ from seedflood.errors import JournalError
 from seedflood.host.driver import Driver
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId, origin_id
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.roster import Roster
@@ -127,9 +127,9 @@ class Host:
         """Has it finished the run, and its model all jobs?"""
         return self.is_up and self.is_finished and not self.work
 
-    def gate(self) -> Gate:
-        """The gate of a process that starts now."""
-        return Gate(self.verify, self.operator, roster=self.roster, calendar=lambda: self.clock.now)
+    def access(self) -> AccessList:
+        """The access of a process that starts now."""
+        return AccessList(self.verify, self.operator, roster=self.roster, calendar=lambda: self.clock.now)
 
     # What the host of an algorithm may override
 

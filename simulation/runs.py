@@ -91,7 +91,7 @@ class Trial(Generic[AnyHost]):
         began, world, judge = time.monotonic(), self.world, self.judge
         garbage.collect_rarely()  # else a sixth of the time goes into searching what all hosts hold
         self.begin()
-        self._watch()
+        self._divergence()
         self._rage(is_enough)
         mistakes = judge.find_mistakes(world.honest)
         self.chaos.end()
@@ -115,12 +115,12 @@ class Trial(Generic[AnyHost]):
     def settle(self) -> None:
         """Called before the final checks, when everything has healed and had time to end."""
 
-    def _watch(self) -> None:
+    def _divergence(self) -> None:
         """Checks all hosts now, and again and again from now on."""
         for host in self.world.hosts:
             if host.is_up and not host.is_paused:
                 host.mistakes += [mistake for mistake in self.judge.look_at(host) if mistake not in host.mistakes]
-        self.world.clock.after(WATCH_SECONDS, self._watch)
+        self.world.clock.after(WATCH_SECONDS, self._divergence)
 
     def _rage(self, is_enough: Callable[[AnyHost], bool]) -> None:
         end = self.world.clock.now + CHAOS_SECONDS_MAX

@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
+from seedflood.cli.epilogs import EXIT_CODES
 from seedflood.cli.faults import run_command
-from seedflood.cli.options import EPILOG, JsonOption, show_facts
+from seedflood.cli.options import JsonOption, show_facts
 from seedflood.config import check_folders, load_settings
 from seedflood.errors import JournalError, UsageError
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EXIT_CODES)
 def study(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results, report and figures.")],
     plan: Annotated[

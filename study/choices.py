@@ -68,8 +68,8 @@ SITUATIONS = (
 def choose(studies: Sequence[Evidence]) -> Iterator[Choice]:
     """For each situation, in order, by the studies that measured two methods for it at least."""
     for situation in SITUATIONS:
-        telling = [one for one in studies if one.study.plan.initial == situation.initial]
-        found = [_choice(situation, one) for one in telling]
+        compression = [one for one in studies if one.study.plan.initial == situation.initial]
+        found = [_choice(situation, one) for one in compression]
         yield from [one for one in found if len(one.seconds) > 1] or [Choice(situation, "-", 0, ())]
 
 

@@ -57,7 +57,7 @@ class Cluster:
     def _watch(self, daemon: Daemon) -> None:
         """Wakes `until` after whatever happens to a node, when it tells of something, and when it ends."""
         daemon.engine.driver.do = self._moving(daemon.engine.driver.do)  # type: ignore[method-assign]
-        daemon.hub.tell = self._moving(daemon.hub.tell)  # type: ignore[method-assign]
+        daemon.hub.log = self._moving(daemon.hub.log)  # type: ignore[method-assign]
         daemon.ended.add_done_callback(lambda _: self._moved.set())
 
     def _moving(self, function: Callable[..., None]) -> Callable[..., None]:

@@ -497,6 +497,56 @@ def test_paths_of_a_new_run_begin_here_if_its_hosts_are_here_and_else_in_their_f
     assert "train_examples" not in told
 
 
+TUNED = ("--rank", "8", "--learning-rate", "0.01", "--batch-size", "4")
+
+
+@pytest.mark.parametrize(
+    ("flags", "algorithm", "expected"),
+    [
+        (TUNED, "seedflood", {"rank": 8, "learning_rate": 0.01}),
+        ((*TUNED[2:], "--set", "run.mode=gasloc"), "gasloc", {"learning_rate": 0.01}),
+        ((*TUNED, "--set", "run.seedflood.rank=4"), "seedflood", {"rank": 4, "learning_rate": 0.01}),
+        (("--lr", "0.5", "--batch-size", "4"), "seedflood", {"learning_rate": 0.5}),
+    ],
+)
+def test_rank_rate_and_batch_size_are_options_and_what_is_set_by_key_is_stronger(
+    monkeypatch, capsys, tmp_path, flags, algorithm, expected
+):
+    plans = []
+    monkeypatch.setattr("seedflood.cluster.local.run_cluster", lambda plan, _: plans.append(plan) or {}["over"])
+    run(monkeypatch, capsys, cli.main, "local", "--nodes", "1", *flags)
+    made = tmp_path / "run"
+    code, _, err = run(monkeypatch, capsys, cli.main, "init", "alpha", "--out", str(made), *flags)
+    assert code == 0, err
+    for told in (plans[0].overrides["run"], tomllib.loads((made / "alpha/peers.toml").read_text())["run"]):
+        assert told["batch_size"] == 4
+        assert {key: told[algorithm][key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--rank", "0"), "greater than or equal to 1"),
+        (("--rank", "2000"), "less than or equal to 1024"),
+        (("--batch-size", "0"), "greater than or equal to 1"),
+        (("--learning-rate", "0"), "it must be a number above 0, and is 0.0"),
+        (("--learning-rate", "nan"), "it must be a number above 0, and is nan"),
+        (("--lr", "fast"), "should be a valid number"),
+        (("--rank", "8", "--set", "run.mode=gasloc"), 'are for mode "seedflood"; with mode "gasloc" leave them out'),
+    ],
+)
+@pytest.mark.parametrize("command", [("local",), ("init", "alpha")])
+def test_a_rank_rate_or_batch_size_that_cannot_be_is_one_sentence(
+    monkeypatch, capsys, tmp_path, command, flags, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seedflood.cluster.local.run_cluster", None)
+    monkeypatch.setenv("COLUMNS", "200")
+    code, _, err = run(monkeypatch, capsys, cli.main, *command, *flags)
+    assert code == ExitCode.USAGE
+    assert sentence in err
+
+
 def test_a_new_run_has_the_task_that_its_rows_tell(monkeypatch, capsys, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "completion": "b"}\n{"prompt": "c", "completion": "d"}\n')
     flags = ("--data", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "run"))

@@ -177,7 +177,7 @@ def test_a_closed_run_keeps_its_newest_roster(proceed, tmp_path):
     settings = load_settings(file.parent / "next" / "peers.toml")
     assert read_roster(file.parent / "next" / "roster.json").roster.serial == 2
     identity = Identity.load_or_create(settings.node.state / "identity.pem")
-    assert Enrolment.open(settings, identity).gate.may_link(identity.public_key)
+    assert Enrolment.open(settings, identity).access.may_link(identity.public_key)
 
 
 def test_a_closed_run_cannot_have_another_name_for_its_roster_is_of_this_one(proceed, tmp_path):

@@ -10,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tools import draw_four_hosts
+
 ROOT = Path(__file__).parents[1]
 DRIVING = "docs/driving-the-core.md"
 GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "models", "operating", "simulation")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PAGES += tuple(f"docs/{name}.md" for name in GUIDES)
 
-LINES_MAX = {"README.md": 200, "ARCHITECTURE.md": 400}
-GLOSSARY_MAX = 35
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400}
+COLUMNS_MAX = {"README.md": 110}
+SENTENCE_WORDS_MAX = {"README.md": 30}
+GLOSSARY_MAX = 30
 """What a newcomer reads in an hour, and keeps in mind."""
 
 ROOMS = ("", "node/seedflood", "node/seedflood/protocol", "node/seedflood/training/seedflood")
@@ -39,7 +43,7 @@ SOURCES = [*(path for root in ROOTS for path in ROOT.glob(f"{root}/**/*.py")), *
 SOURCES += [*ROOT.glob("deploy/**/*.service"), ROOT / "docker" / "Dockerfile"]
 WORDS = {word for path in SOURCES if path != Path(__file__) for word in re.findall(r"\w+", path.read_text())}
 PART = re.compile(r"[A-Z]?[a-z]+")
-"""A word within a name: `is_forgetful`, `DigestWatch`."""
+"""A word within a name: `is_amnesic`, `DivergenceDetector`."""
 
 
 def blocks_of(page: str) -> list[tuple[str, str]]:
@@ -86,6 +90,44 @@ def headings(text: str) -> set[str]:
     """Of a page, as links name them."""
     found = re.findall(r"^#+ (.+)$", BLOCK.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in found}
+
+
+def sentences(text: str) -> list[str]:
+    """Of the prose of a page: of its paragraphs, without headings, lists, tables and blocks."""
+    parts = re.split(r"\n{2,}", BLOCK.sub("", text))
+    paragraphs = [
+        re.sub(r"\]\([^)]*\)", "]", part) for part in parts if not re.match(r"[#|<!>]|- |\d+\. ", part.strip())
+    ]
+    return [one for part in paragraphs for one in re.split(r"(?<=[.?!:])\s+", " ".join(part.split())) if one]
+
+
+def table_of(text: str, heading: str) -> dict[str, list[str]]:
+    """The cells of the first table below a heading, by the first cell of each row."""
+    below = text[text.index(heading) :]
+    lines = re.search(r"(?:^\|.*\n)+", below, re.MULTILINE)
+    assert lines is not None
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[0].splitlines()]
+    return {first: cells for first, *cells in rows}
+
+
+def measured(task: str) -> dict[str, tuple[float, float]]:
+    """(accuracy, bytes of a step) of each method on a real model, as the benchmark has written them."""
+    rows = table_of((ROOT / "docs/real.md").read_text(), f"## {task}")
+    figures = {name.partition(",")[0]: cells for name, cells in rows.items() if name not in ("", "---")}
+    return {name: (_first(cells[0]), _first(cells[2])) for name, cells in figures.items()}
+
+
+def _first(cell: str) -> float:
+    """A median; the least and the most stand behind it."""
+    return float(cell.partition(" ")[0].replace(",", ""))
+
+
+def spelled(count: float) -> str:
+    """Bytes, as a table for people has them."""
+    for unit, size in (("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.0f} {unit}"
+    return f"{count:.0f}"
 
 
 def glossary(text: str) -> list[str]:
@@ -137,6 +179,53 @@ def test_a_page_is_short_enough_to_be_read(page):
     assert len((ROOT / page).read_text().splitlines()) <= LINES_MAX[page]
 
 
+@pytest.mark.parametrize("page", COLUMNS_MAX)
+def test_no_line_of_a_page_is_too_wide(page):
+    lines = (ROOT / page).read_text().splitlines()
+    assert [line for line in lines if len(line) > COLUMNS_MAX[page]] == []
+
+
+@pytest.mark.parametrize("page", SENTENCE_WORDS_MAX)
+def test_sentences_of_a_page_are_short(page):
+    found = sentences((ROOT / page).read_text())
+    assert len(found) > 10
+    assert [one for one in found if len(one.split()) > SENTENCE_WORDS_MAX[page]] == []
+
+
+METHODS = {"**seedflood**": "rank-16", "LoRA": "lora", "AdamW": "adamw", "DiLoCo": "diloco"}
+
+
+def test_the_first_table_of_the_readme_has_the_figures_that_were_measured():
+    readme = (ROOT / "README.md").read_text()
+    head, _, *rows = table_of(readme, "# seedflood").items()
+    assert head[1][:3] == ["sent per step", "SST-2", "TREC"]
+    assert [name for name, _ in rows] == list(METHODS)
+    tasks = [measured("SST-2"), measured("TREC")]
+    for name, (sent, *accuracies) in rows:
+        figures = [task[METHODS[name]] for task in tasks]
+        assert {spelled(count) for _, count in figures} == {sent}
+        assert accuracies[:2] == [f"{accuracy:.3f}" for accuracy, _ in figures]
+    before = " and ".join(f"{task['base'][0]:.3f}" for task in tasks)
+    assert f"the base model has {before}." in " ".join(readme.split())
+
+
+def test_what_a_liar_does_by_the_readme_was_measured():
+    rows = table_of((ROOT / "benchmarks/RESULTS.md").read_text(), "**Gemma 3 270M with liars**")
+    honest, lied = (rows[name][-1].partition("/")[0] for name in ("honest, ours", "1 of 4 turned and largest, ours"))
+    *_, said = table_of((ROOT / "README.md").read_text(), "# seedflood")["**seedflood**"]
+    assert said == f"0{honest} → 0{lied}"
+
+
+def test_the_picture_of_the_readme_is_the_one_that_is_drawn_and_says_what_the_page_says():
+    readme = (ROOT / "README.md").read_text()
+    for name, theme in draw_four_hosts.THEMES.items():
+        assert (ROOT / f"docs/four-hosts-{name}.svg").read_text() == draw_four_hosts.draw(theme)
+        assert f'"docs/four-hosts-{name}.svg"' in readme
+    assert f"  {draw_four_hosts.DIGEST}  " in readme
+    sent, *_ = table_of(readme, "# seedflood")["**seedflood**"]
+    assert f"{sent} a step of Gemma 3 270M" == draw_four_hosts.PER_STEP
+
+
 def test_the_glossary_is_short_and_names_in_the_code_come_from_it():
     words = glossary((ROOT / "ARCHITECTURE.md").read_text())
     assert 0 < len(words) <= GLOSSARY_MAX
@@ -157,6 +246,11 @@ def test_these_checks_can_fail():
     assert unused(["epoch", "gist"]) == ["gist"]
     assert names_of('"""essay"""\nis_ready = DigestWatch()  # remark\n') == {"is", "ready", "digest", "watch"}
     assert run_blocks([("python", "print(1)"), ("text", "2\n")]) == [("1\n", "2\n")]
+    page = "# No\n\nOne two. Three\n[four](x.md#y): five\n\n- no no\n\n| a | 1 |\n|---|---|\n| b | 3 (4) | 5,000 |\n"
+    assert sentences(page) == ["One two.", "Three [four]:", "five"]
+    assert table_of(page, "# No")["b"] == ["3 (4)", "5,000"]
+    assert [_first(cell) for cell in ("3 (4)", "5,034")] == [3, 5034]
+    assert [spelled(count) for count in (0, 4839, 268_098_176)] == ["0", "5 kB", "268 MB"]
 
 
 def test_the_table_of_choices_is_the_one_that_the_study_wrote():

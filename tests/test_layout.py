@@ -17,8 +17,8 @@ LABORATORY = ("simulation", "study")
 """What a checkout has beside the package, and no host runs."""
 
 REACH_MAX = 3
-"""Attributes in a row, with the method that is called: `self._exchange.watch.take`. Code that reaches further depends
-on how the parts of its parts are built; it should ask its own part instead."""
+"""Attributes in a row, with the method that is called: `self._exchange.divergence.take`. Code that reaches further
+depends on how the parts of its parts are built; it should ask its own part instead."""
 
 DEEPER_ROOMS = {"host/": 4, "operations/": 4}
 """Rooms that may still reach further. These numbers only ever shrink."""
@@ -111,8 +111,8 @@ def test_protocol_knows_no_clock_chance_thread_or_file(impure):
 @pytest.mark.parametrize(
     ("package", "folder"),
     [
-        ("torch", ("training/", "study/methods/")),
-        ("transformers", "training/"),
+        ("torch", ("training/", "library/", "study/methods/")),
+        ("transformers", ("training/", "library/")),
         ("peft", "study/methods/"),
         ("matplotlib", "study/"),
         ("sqlite3", "storage/"),
@@ -289,6 +289,7 @@ def test_async_appears_where_there_is_a_loop_only():
     shells = (
         "host/daemon.py",
         "host/process.py",
+        "library/hosting.py",
         "cluster/local.py",
         "cluster/display.py",
         "cluster/processes.py",

@@ -34,7 +34,7 @@ from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import PromptFormat
 from seedflood.training.models import load_model
 from seedflood.training.objectives.batches import pad
-from seedflood.training.rows import rows_in_memory
+from seedflood.training.rows import Splits, Table, rows_in_memory
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task, make_encoder
 
@@ -146,13 +146,13 @@ def report(folder: Path) -> None:
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{base.parameters_count} parameters, {size} bytes, digest {base.digest.hex()}")
     settings = RunSettings.of(task="embedded")
-    rows = [rows_in_memory(embedded.rows(split), split) for split in embedded.SPLITS]
+    rows = Splits(*(Table(rows_in_memory(embedded.rows(split), split)) for split in embedded.SPLITS))
     for template, words in [
         (embedded.TEMPLATE, embedded.LABEL_WORDS),
         *((verdict.template, verdict.words) for verdict in grammar.VERDICTS),
     ]:
         encoder = make_encoder(settings.objective, base.tokenizer, PromptFormat(template, words))
-        task = Task(encoder, *rows, settings, Shard())
+        task = Task(encoder, rows, settings, Shard())
         result = evaluate(base.causal, task)
         print(f"{template!r} {'/'.join(words)}: accuracy {result.figures['accuracy']:.3f} loss {result.loss:.3f}")
 

@@ -32,7 +32,7 @@ BOUNDS: dict[str, Bound] = {
     "Exchange._pairings": origins,
     "Fetch._tried": origins,
     "Gasloc.shown": fixed(FIGURES_MAX),
-    "Pace._heard": origins,
+    "Pace._reached": origins,
     "Pace.throughput": origins,
     "Pace.slow": origins,
     "Serve._places": fixed(PLACES + LAST_PLACES),

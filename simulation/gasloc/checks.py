@@ -43,7 +43,7 @@ def find_movement(hosts: Sequence[GaslocHost]) -> Movement | None:
     """What differs between the sum of all replicas, before all took one of them, and the sum of the base models and of
     all local steps in them. None where nothing is promised of it: momentum moves the sum, and so do a copy, which
     counts one replica twice, a lost disk, a liar, and a host that was removed."""
-    is_promised = not (hosts[0].rules.gamma or hosts[0].chronicle.liars or hosts[0].gate().former)
+    is_promised = not (hosts[0].rules.gamma or hosts[0].chronicle.liars or hosts[0].access().former)
     if not is_promised or any(host.replaced_before for host in hosts):
         return None
     total = explained = NOTHING
@@ -85,7 +85,8 @@ def find_silence(host: GaslocHost) -> str | None:
     """Does the host stand still without a blocker, though its model has nothing to do and its disk has space?"""
     phase, gasloc = host.node.phase, host.node.gasloc
     is_waiting = phase in (Phase.JOINING, Phase.FINISHING) or (
-        phase in (Phase.EXCHANGING, Phase.CHOOSING) and not (gasloc.is_computing or gasloc.agreement.is_publishing)
+        phase in (Phase.EXCHANGING, Phase.CHOOSING)
+        and not (gasloc.course.is_computing or gasloc.agreement.is_publishing)
     )
     if not is_waiting or host.work or host.driver.is_disk_full or host.node.blockers(host.clock.now):
         return None

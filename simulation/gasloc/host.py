@@ -84,7 +84,7 @@ class GaslocHost(Host):
             self.lost |= set(self.replica.mixed)
             gasloc = self.node.gasloc
             self.died_in.add(gasloc.exchange.round)
-        node = GaslocNode(self.rules, self.member, self.sign, self.verify, self.journal, self.habits, self.gate())
+        node = GaslocNode(self.rules, self.member, self.sign, self.verify, self.journal, self.habits, self.access())
         self.compute = Compute(self, Replica(self.rules, self.base, DRIFT, self._reach))
         return node, Driver(node, self.journal, self, self.compute.put, self, lambda: self.clock.now)
 

@@ -17,12 +17,12 @@ from seedflood.protocol.gasloc.messages import (
     NEWEST,
     Accept,
     Chunk,
+    ContentMessage,
     Decline,
     Kind,
     Offer,
     Progress,
     Reason,
-    Saying,
     Want,
     decode,
     encode,
@@ -121,17 +121,17 @@ class Liar:
         return replace(unsigned, signature=self.host.sign(unsigned.signed_bytes(self.world.rules.run_id)))
 
     def _change(self, message: Opaque) -> Opaque | None:
-        saying: Saying | None
+        sent: ContentMessage | None
         try:
-            saying = decode(message.data)
+            sent = decode(message.data)
         except PeerError:
             return message
         for kind, change in self._changes.items():
-            if saying is not None and (self.rng.random() < CHANGED_SHARE or kind in THOROUGH):
-                changed = change(self, saying)
-                self._told[f"lie_{kind}"] += changed != saying
-                saying = changed
-        return None if saying is None else Opaque(encode(saying))
+            if sent is not None and (self.rng.random() < CHANGED_SHARE or kind in THOROUGH):
+                changed = change(self, sent)
+                self._told[f"lie_{kind}"] += changed != sent
+                sent = changed
+        return None if sent is None else Opaque(encode(sent))
 
     def _give(self, peer: OriginId) -> bytes | None:
         """What it sends on the connection for contents. What is withheld stops those behind it for a while."""
@@ -139,8 +139,8 @@ class Liar:
         changed = self._change(Opaque(frame)) if frame is not None else None
         return changed.data if changed is not None else None
 
-    def tell(self, peer: OriginId, *sayings: Saying) -> None:
-        self._send(peer, [Opaque(encode(saying)) for saying in sayings])
+    def tell(self, peer: OriginId, *messages: ContentMessage) -> None:
+        self._send(peer, [Opaque(encode(sent)) for sent in messages])
 
     def hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
         """A copy is offered to it."""
@@ -194,34 +194,32 @@ class Liar:
         return self.rng.randbytes(count)
 
 
-def _withhold(liar: Liar, saying: Saying) -> Saying | None:
+def _withhold(liar: Liar, sent: ContentMessage) -> ContentMessage | None:
     """Withholds parameters, or does not say that it has what it was sent."""
-    return None if isinstance(saying, Chunk | Accept) else saying
+    return None if isinstance(sent, Chunk | Accept) else sent
 
 
-def _forge(liar: Liar, saying: Saying) -> Saying:
+def _forge(liar: Liar, sent: ContentMessage) -> ContentMessage:
     """Sends other numbers than were offered, of parameters and of copies."""
-    return (
-        Chunk(saying.key, saying.offset, bytes(saying.data).translate(OTHER)) if isinstance(saying, Chunk) else saying
-    )
+    return Chunk(sent.key, sent.offset, bytes(sent.data).translate(OTHER)) if isinstance(sent, Chunk) else sent
 
 
-def _resize(liar: Liar, saying: Saying) -> Saying:
-    return replace(saying, size=liar.rng.randint(1, saying.size)) if isinstance(saying, Offer) else saying
+def _resize(liar: Liar, sent: ContentMessage) -> ContentMessage:
+    return replace(sent, size=liar.rng.randint(1, sent.size)) if isinstance(sent, Offer) else sent
 
 
-def _equivocate(liar: Liar, saying: Saying) -> Saying:
+def _equivocate(liar: Liar, sent: ContentMessage) -> ContentMessage:
     """Offers something else than before, for the same round."""
-    return replace(saying, digest=liar.noise()) if isinstance(saying, Offer) else saying
+    return replace(sent, digest=liar.noise()) if isinstance(sent, Offer) else sent
 
 
-def _boast(liar: Liar, saying: Saying) -> Saying:
-    return Progress(liar.rng.randint(0, liar.rounds), True, True) if isinstance(saying, Progress) else saying
+def _boast(liar: Liar, sent: ContentMessage) -> ContentMessage:
+    return Progress(liar.rng.randint(0, liar.rounds), True, True) if isinstance(sent, Progress) else sent
 
 
-def _dribble(liar: Liar, saying: Saying) -> Saying | None:
+def _dribble(liar: Liar, sent: ContentMessage) -> ContentMessage | None:
     """Claims to be further than all others, and gives parameters and copies byte by byte."""
-    match saying:
+    match sent:
         case Progress():
             return Progress(liar.rounds, True, True)
         case Chunk(key, offset, data):
@@ -230,7 +228,7 @@ def _dribble(liar: Liar, saying: Saying) -> Saying | None:
                 if other == key and sending.position == offset + len(data):
                     sending.position = offset + may_move
             return Chunk(key, offset, data[:1]) if may_move else None
-    return saying
+    return sent
 
 
 class Stolen:
@@ -243,29 +241,29 @@ class Stolen:
         return b"9" * max(1, min(count, self.size - 1 - offset))
 
 
-def _reuse(liar: Liar, saying: Saying) -> Saying:
+def _reuse(liar: Liar, sent: ContentMessage) -> ContentMessage:
     """Offers a neighbour's parameters of the round, or the replica with which all end, and sends other bytes."""
-    if not isinstance(saying, Offer):
-        return saying
-    if saying.kind is Kind.ROUND:
-        contents = liar.contents_of(saying.round)
-        saying = replace(saying, digest=contents[0].digest, size=contents[0].size) if contents else saying
-    node, stolen = liar.host.node, Stolen(saying.digest, saying.size)
+    if not isinstance(sent, Offer):
+        return sent
+    if sent.kind is Kind.ROUND:
+        contents = liar.contents_of(sent.round)
+        sent = replace(sent, digest=contents[0].digest, size=contents[0].size) if contents else sent
+    node, stolen = liar.host.node, Stolen(sent.digest, sent.size)
     for peer in node.neighbours:
         if not isinstance(node.gasloc.carrier.offer(peer, stolen).content, Stolen):
             node.gasloc.carrier.withdraw(peer, stolen.digest)
             node.gasloc.carrier.offer(peer, stolen)
-    return saying
+    return sent
 
 
 def _claim(liar: Liar) -> list[bytes]:
     """Messages about pairs and rounds in which it has no part."""
     round_, digest = liar.rng.randint(0, liar.rounds), liar.noise()
-    sayings: list[Saying] = [
+    messages: list[ContentMessage] = [
         Decline(Kind.ROUND, round_, liar.rng.choice(list(Reason)), round_),
         Accept(digest, liar.rng.randint(0, 1 << 20)),
     ]
-    return [encode(saying) for saying in sayings]
+    return [encode(sent) for sent in messages]
 
 
 def _offer(liar: Liar) -> list[bytes]:
@@ -407,7 +405,7 @@ def _overflow(liar: Liar) -> list[bytes]:
     return []
 
 
-CHANGES: dict[str, Callable[[Liar, Saying], Saying | None]] = {
+CHANGES: dict[str, Callable[[Liar, ContentMessage], ContentMessage | None]] = {
     "withhold": _withhold,
     "forge": _forge,
     "resize": _resize,

@@ -4,7 +4,7 @@ traffic     what may happen to its messages on links
 journal     bundles and sums on a disk in memory
 ledger      a stand-in for the model, and the chronicle of everything that was ever published
 optimisers  how the ledger turns updates into coefficients
-telling     the updates that origins publish
+compression the updates that origins publish
 host        one node with its driver, journal and ledger, over all its lives
 world       hosts and links together
 profiles    which faults, how often

@@ -13,8 +13,8 @@ from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.transport.answer import AnswerItem
 from simulation.link import Item
 from simulation.operator import NAME, Operator
+from simulation.seedflood.compression import draw_round
 from simulation.seedflood.host import SeedfloodHost
-from simulation.seedflood.telling import draw_round
 from simulation.seedflood.world import SeedfloodWorld
 
 LIE_SECONDS = 0.2

@@ -9,14 +9,14 @@ from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Objection
 from seedflood.protocol.seedflood.certificates import DOUBLES_MAX
-from seedflood.protocol.seedflood.contents import BLOCK_STEPS, BLOCKS_TOLD_MAX
+from seedflood.protocol.seedflood.contents import BLOCK_STEPS, BLOCKS_SENT_MAX
+from seedflood.protocol.seedflood.divergence import RELAYED_MAX, REMEMBERED
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
-from seedflood.protocol.seedflood.inquiry import BLOCKS_ASKED_MAX
+from seedflood.protocol.seedflood.equivocation import BLOCKS_ASKED_MAX
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES
 from seedflood.protocol.seedflood.sums import SUMS_MAX
-from seedflood.protocol.seedflood.watch import REMEMBERED, TOLD_MAX
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX
 from seedflood.protocol.swarm.roster import HOLES_MAX
 from simulation import bounds
@@ -47,7 +47,7 @@ BOUNDS: dict[str, Bound] = {
     **SWARM_BOUNDS,
     "Admission.refused": fixed(len(get_args(Objection))),
     "Announcement._asked": origins,
-    "Announcement._heard_by": origins,
+    "Announcement._confirmed_by": origins,
     "Backlog.records": lambda node: 1 + origins(node),
     "Blockers._since": lambda node: 2 * origins(node),
     "CatchUp._past_neighbours": fixed(NEIGHBOURS_MAX),
@@ -70,39 +70,37 @@ BOUNDS: dict[str, Bound] = {
     "Contents._blocks": _epochs,
     "Contents._blocks[]": _blocks,
     "Contents._summed": _epochs,
-    "DigestWatch._accusers": origins,
-    "DigestWatch._asked": fixed(REMEMBERED),
-    "DigestWatch._ours": fixed(REMEMBERED),
-    "DigestWatch._theirs": linked,
-    "DigestWatch._theirs[]": fixed(REMEMBERED),
+    "DivergenceDetector._accusers": origins,
+    "DivergenceDetector._asked": fixed(REMEMBERED),
+    "DivergenceDetector._ours": fixed(REMEMBERED),
+    "DivergenceDetector._theirs": linked,
+    "DivergenceDetector._theirs[]": fixed(REMEMBERED),
     "Ends._cuts": fixed(HOLES_MAX),
     "Ends._holes": origins,
     "Ends._holes[]": fixed(HOLES_MAX),
-    "Ends._untold": origins,
+    "Ends._unsent": origins,
     "Ends.proofs": origins,
     "Ends.refused": fixed(HOLES_MAX),
     "Flood._queues": origins,
     "Frontier._beyond": origins,
     "Frontier._beyond[]": lambda node: RANGES_MAX + _epochs(node),
     "Frontier._marks": origins,
-    "HearsayWatch._heard": origins,
-    "HearsayWatch._told": linked,
-    "HearsayWatch._told[]": fixed(TOLD_MAX),
+    "HearsayDetector._received": origins,
+    "HearsayDetector._relayed": linked,
+    "HearsayDetector._relayed[]": fixed(RELAYED_MAX),
     "Holdings._missing": origins,
     "Holdings.heard": origins,
-    "Inquiry._asked": linked,
-    "Inquiry._asked[]": fixed(BLOCKS_ASKED_MAX),
-    "Inquiry._pauses": origins,
-    "Inquiry._uneven": linked,
-    "Inquiry._uneven[]": fixed(BLOCKS_TOLD_MAX),
-    "Jury._muted": origins,
+    "EquivocationSearch._asked": linked,
+    "EquivocationSearch._asked[]": fixed(BLOCKS_ASKED_MAX),
+    "EquivocationSearch._pauses": origins,
+    "EquivocationSearch._uneven": linked,
+    "EquivocationSearch._uneven[]": fixed(BLOCKS_SENT_MAX),
+    "Credibility._muted": origins,
     "OpenWindows._open": lambda node: node.rules.delay + 1,
     "Outputs.adopt": at_once,
-    "Outputs.bundles": at_once,
     "Outputs.check": at_once,
     "Outputs.compact": at_once,
     "Outputs.cut": at_once,
-    "Outputs.pull": at_once,
     "Pending._by_last": _bundles,
     "Pending._by_last[]": _bundles,
     "Pending._lasts": _bundles,

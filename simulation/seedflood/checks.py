@@ -51,7 +51,7 @@ def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
     """Hosts that do not name an origin of which two honest hosts took different updates of one step. Everybody must
     have the proof in the end, but who comes when the origin is removed: what it said is not even verified then."""
     culprits = sorted(hosts[0].chronicle.two_tongued)
-    known = [(host.name, host.named | host.node.gate.former) for host in hosts]
+    known = [(host.name, host.named | host.node.access.former) for host in hosts]
     return [f"{name} does not name {one:016x}" for one in culprits for name, named in known if one not in named]
 
 

@@ -16,8 +16,8 @@ from seedflood.protocol.swarm.rules import Patience
 from simulation.checks import find_stuck
 from simulation.operator import Operator
 from simulation.seedflood.checks import find_mistakes, find_violations, has_mended
+from simulation.seedflood.compression import draw_round
 from simulation.seedflood.host import SeedfloodHost
-from simulation.seedflood.telling import draw_round
 from simulation.seedflood.world import SeedfloodWorld
 from simulation.work import Pace
 

@@ -8,7 +8,7 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay, Seal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Update, Updates
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Update, Updates, UpdateValue
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.phase import Phase
@@ -18,9 +18,9 @@ from seedflood.protocol.swarm.outputs import Event
 from seedflood.protocol.swarm.rules import Patience
 from simulation.host import Host, Place
 from simulation.seedflood.bounds import find_ahead, find_waiting
+from simulation.seedflood.compression import draw_round
 from simulation.seedflood.journal import MemoryBundleJournal
 from simulation.seedflood.ledger import Chronicle, Ledger, find_outdated
-from simulation.seedflood.telling import draw_round
 
 COMPUTE_SECONDS = (0.0005, 0.005)
 """How long an order takes that is not a measurement."""
@@ -53,7 +53,7 @@ class SeedfloodHost(Host):
         self._was_ready = False
 
     def _make_process(self, patience: Patience) -> tuple[Node, SeedfloodDriver]:
-        facts: dict[str, Any] = {"patience": patience, "gate": self.gate(), "is_relay": self.is_relay}
+        facts: dict[str, Any] = {"patience": patience, "access": self.access(), "is_relay": self.is_relay}
         node = Node(self.rules, self.member, self.sign, self.verify, **facts)
         return node, SeedfloodDriver(node, self.journal, self, self.compute, self, lambda: self.clock.now)
 
@@ -61,9 +61,9 @@ class SeedfloodHost(Host):
         return MemoryBundleJournal(self.rules.refresh_period, self)
 
     @property
-    def published(self) -> dict[int, Told]:
+    def published(self) -> dict[int, UpdateValue]:
         """Everything that this origin ever published, by step."""
-        return {step: u.told for (origin, step), u in self.chronicle.updates.items() if origin == self.origin}
+        return {step: u.value for (origin, step), u in self.chronicle.updates.items() if origin == self.origin}
 
     def own_bundles(self) -> list[Bundle]:
         """The bundles of this host in its own journal."""
@@ -77,7 +77,7 @@ class SeedfloodHost(Host):
     def is_current(self) -> bool:
         """Do its coefficients need no rebuild?"""
         exchange = self.node.seedflood.exchange
-        return exchange.watch.is_current
+        return exchange.divergence.is_current
 
     @property
     def is_done(self) -> bool:
@@ -135,7 +135,7 @@ class SeedfloodHost(Host):
     def _entered(self) -> None:
         if self.node.is_ready != self._was_ready:
             self._was_ready = self.node.is_ready
-            if self._was_ready and not self.node.watch.is_outdated:  # else it is to be rebuilt
+            if self._was_ready and not self.node.divergence.is_outdated:  # else it is to be rebuilt
                 applied, sums = Frontier(self.node.applied.held()), dict(self.journal.covered)
                 self.work.put(0.0, self._check_ready, applied, sums)
 

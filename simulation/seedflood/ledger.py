@@ -20,11 +20,11 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.node import Node
-from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Telling
+from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Compression
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
+from simulation.seedflood.compression import decode_coefficients
 from simulation.seedflood.journal import MemoryBundleJournal
 from simulation.seedflood.optimisers import COEFFICIENTS, OptimizerName, after_steps
-from simulation.seedflood.telling import decode_coefficients
 
 EPOCH_BYTES = 8 * COEFFICIENTS
 """Coefficients of an epoch, before compression. A world may have larger sums, whose other coefficients are 0."""
@@ -36,20 +36,20 @@ class Chronicle:
     """Everything that any origin ever published, kept outside of all hosts: by (origin, step) what it said first.
 
     contradictions: honest origins that said something else later. is_tainted: sums cannot be checked, because a fault
-    has changed coefficients (they stay wrong until the digest watch notices), because a liar published two updates of
-    one step, or skipped a step that it measured, or because published updates were cut off.
+    has changed coefficients (they stay wrong until the divergence detector notices), because a liar published two
+    updates of one step, or skipped a step that it measured, or because published updates were cut off.
     """
 
     def __init__(
         self,
         refresh_period: int,
-        telling: Telling = PAIRS,
+        compression: Compression = PAIRS,
         optimizer: OptimizerName = "sgd",
         epoch_bytes: int = EPOCH_BYTES,
     ) -> None:
         self.refresh_period = refresh_period
         self.epoch_bytes = epoch_bytes
-        self.telling = telling
+        self.compression = compression
         self.optimizer: OptimizerName = optimizer
         self.bundles: dict[tuple[OriginId, int], Bundle] = {}
         self.updates: dict[tuple[OriginId, int], Update] = {}
@@ -185,7 +185,7 @@ class Chronicle:
         """The sum of the updates of each step."""
         sums: dict[int, int] = {}
         for update in updates:
-            sums[update.step] = sums.get(update.step, 0) + weigh(update, self.telling)
+            sums[update.step] = sums.get(update.step, 0) + weigh(update, self.compression)
         return sums
 
 
@@ -284,9 +284,9 @@ class Ledger:
 def find_outdated(node: Node, journal: MemoryBundleJournal, ledger: Ledger, finished_at: float) -> str | None:
     """Does a node that ended its run have other coefficients than follow from its journal? This is allowed if an origin
     contradicted itself after the end, or after the node's patience had run out."""
-    watch = node.seedflood.exchange.watch
+    divergence = node.seedflood.exchange.divergence
     patient_until = (node.seedflood.ending.since or 0.0) + node._patience.linger_seconds
-    if watch.is_outdated and watch.is_settled(min(patient_until, math.nextafter(finished_at, 0.0))):
+    if divergence.is_outdated and divergence.is_settled(min(patient_until, math.nextafter(finished_at, 0.0))):
         return None
     updates = [update for bundle in journal.replay() for update in bundle.updates()]
     made_again = Ledger(ledger._chronicle)
@@ -304,14 +304,14 @@ def digest_of(sums: Mapping[int, int]) -> bytes:
 
 
 @lru_cache(maxsize=1 << 16)
-def weigh(update: Update, telling: Telling = PAIRS) -> int:
+def weigh(update: Update, compression: Compression = PAIRS) -> int:
     """The integer that an update adds to its epoch. It depends on origin, step and everything in the update."""
-    told = update.told
+    told = update.value
     if isinstance(told, tuple):
         loss, scalar = told
     else:
-        assert isinstance(telling, Coefficients)
-        loss, scalar = update.loss, _number(decode_coefficients(telling, told))
+        assert isinstance(compression, Coefficients)
+        loss, scalar = update.loss, _number(decode_coefficients(compression, told))
     name = struct.pack(">QQI", update.origin, update.step, loss)
     weights = hashlib.sha256(name).digest()[:COEFFICIENTS]
     return scalar * sum((weight + 1) << (64 * k) for k, weight in enumerate(weights))

@@ -31,9 +31,9 @@ from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Me
 from seedflood.transport.answer import AnswerItem, cut
 from seedflood.transport.codec import Pull, PullMore, PullPart
 from simulation.link import Item
+from simulation.seedflood.compression import draw_round
 from simulation.seedflood.host import SeedfloodHost
 from simulation.seedflood.ledger import EPOCH_BYTES
-from simulation.seedflood.telling import draw_round
 from simulation.seedflood.world import SeedfloodWorld
 
 LIE_SECONDS = (0.05, 2.0)
@@ -162,7 +162,7 @@ class Liar:
 
     def digests(self) -> list[Item]:
         node = self.host.node
-        true = node.watch.standing
+        true = node.divergence.standing
         frontier = Held(self.host.origin, 1) if true is None else None
         key = self._noise() if frontier or self._rng.random() < 0.3 else node.applied.digest()
         return [
@@ -200,7 +200,7 @@ class Liar:
             {"first_step": self._rng.choice((0, 1, self._world.rules.steps - 1, STEP_MAX))},
             {"last_step": self._rng.choice((-1, 0, self.host.node.step, STEP_MAX))},
             {"neighbours": tuple(self._rng.getrandbits(64) for _ in range(NEIGHBOURS_MAX))},
-            {"algorithm": pack_statement(stated(ours)._replace(said_before=self._rng.choice(NUMBERS[:4])))},
+            {"algorithm": pack_statement(stated(ours)._replace(published_before=self._rng.choice(NUMBERS[:4])))},
             {"incarnation": self._rng.choice(NUMBERS)},
         )
         fields = {"version": self._versions, **self._rng.choice(lies)}

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from seedflood.cluster.topology import make_topology
 from seedflood.errors import UsageError
+from seedflood.protocol.seedflood.divergence import MEND_SECONDS_MAX
 from seedflood.protocol.seedflood.rules import WindowRule
-from seedflood.protocol.seedflood.watch import MEND_SECONDS_MAX
 from seedflood.protocol.swarm.rules import Patience
 from simulation import runs
 from simulation.climate import Climate, draw_climate
@@ -29,12 +29,12 @@ from simulation.seedflood.checks import (
     has_mended,
     has_settled,
 )
+from simulation.seedflood.compression import TELLS, Tell, make_compression
 from simulation.seedflood.faults import SeedfloodChaos
 from simulation.seedflood.host import SeedfloodHost
 from simulation.seedflood.liars import let_lie
 from simulation.seedflood.optimisers import OPTIMIZERS, OptimizerName
 from simulation.seedflood.profiles import PROFILES, Profile
-from simulation.seedflood.telling import TELLS, Tell, make_telling
 from simulation.seedflood.world import SeedfloodWorld
 
 PATIENCE = Patience(start_seconds=5.0)
@@ -226,7 +226,7 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
         window=plan.window,
         local_steps=plan.local_steps,
         refresh_period=plan.refresh_period,
-        telling=make_telling(plan.tell, random.Random(f"telling {plan.seed}")),
+        compression=make_compression(plan.tell, random.Random(f"telling {plan.seed}")),
         delay=plan.delay,
         optimizer=plan.optimizer,
         weather=climate.weather,

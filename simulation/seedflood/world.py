@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.payload import PAIRS, Telling
+from seedflood.protocol.seedflood.payload import PAIRS, Compression
 from seedflood.protocol.seedflood.rules import Rules, WindowRule
 from seedflood.protocol.swarm.rules import Patience
 from simulation.network import Weather
@@ -30,7 +30,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
         window: WindowRule = "strict",
         local_steps: int = 1,
         refresh_period: int = 8,
-        telling: Telling = PAIRS,
+        compression: Compression = PAIRS,
         delay: int = 0,
         optimizer: OptimizerName = "sgd",
         weather: Weather | None = None,
@@ -42,7 +42,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
     ) -> None:
         """relays: the last hosts, which do not count as clients. epoch_bytes: of a sum, at least EPOCH_BYTES."""
         patience = patience or Patience()
-        self.chronicle = Chronicle(refresh_period, telling, optimizer, epoch_bytes)
+        self.chronicle = Chronicle(refresh_period, compression, optimizer, epoch_bytes)
         self.rules = Rules(
             run_id=hashlib.sha256(b"run").digest(),
             base_digest=hashlib.sha256(b"base").digest(),
@@ -52,7 +52,7 @@ class SeedfloodWorld(World[SeedfloodHost]):
             local_steps=local_steps,
             refresh_period=refresh_period,
             epoch_bytes=epoch_bytes,
-            telling=telling,
+            compression=compression,
             delay=delay,
             step_reach=None if optimizer == "sgd" else COEFFICIENT_MAX,
             turn_rounds=turn_rounds,

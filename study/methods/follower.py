@@ -34,7 +34,7 @@ def average(followers: Sequence[Follower]) -> int:
     """Ends a round: everyone follows the mean, as an all-reduce makes it. Returns the bytes of an offer."""
     offers = [follower.propose() for follower in followers]
     mean_F = torch.cat(
-        [torch.stack([offer.told(index) for offer in offers]).mean(dim=0) for index in range(len(offers[0].pieces))]
+        [torch.stack([offer.sent(index) for offer in offers]).mean(dim=0) for index in range(len(offers[0].pieces))]
     )
     for follower in followers:
         follower.follow(mean_F)

@@ -216,10 +216,19 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[run.seedflood]\nclip = "median"\n', ['"clip": must be a number, "others" or "none"']),
         ("[run.seedflood]\nclip = -1\n", ['"clip"', "greater than or equal to"]),
         ('[run.seedflood]\nclip = "others"\n', ["compares gradients", 'estimate = "gradient"']),
-        ("[run.seedflood]\nparticipants = 2\nwindow = 'bounded'\n", ["participants", 'window = "strict"']),
-        ("[run.seedflood]\nparticipants = 2\nstop_after = 1000\n", ["take stop_after out, or participants"]),
-        ('[run.seedflood]\nparticipants = 1\n[run.objective]\ntask = "reward"\nahead = 1\n', ["ahead = 0"]),
-        ("[run]\nclients = 9\n[run.seedflood]\nparticipants = 2\nrefresh_period = 4\n", ["one of 5 rounds", "to 5 or"]),
+        ("[run.seedflood]\nparticipants = 2\n", ["participants", 'window = "strict"']),
+        (
+            "[run.seedflood]\nwindow = 'strict'\nparticipants = 2\nstop_after = 1000\n",
+            ["take stop_after out, or participants"],
+        ),
+        (
+            '[run.seedflood]\nwindow = "strict"\nparticipants = 1\n[run.objective]\ntask = "reward"\nahead = 1\n',
+            ["ahead = 0"],
+        ),
+        (
+            "[run]\nclients = 9\n[run.seedflood]\nwindow = 'strict'\nparticipants = 2\nrefresh_period = 4\n",
+            ["one of 5 rounds", "to 5 or"],
+        ),
         ('[peers]\naddress = "10.0.0.2:7070"\n', ["[[peers]]"]),
         ('[[peers]]\naddress = "nowhere"\n', ["nowhere", "host:port"]),
         ('[[peers]]\naddress = "host:99999"\n', ["host:99999", "host:port"]),
@@ -382,8 +391,8 @@ def test_loopback_addresses_are_known(address, expected):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"stop_after": 9, "refresh_period": 9, "window": "bounded"}, 'set window = "strict", or take stop_after out'),
-        ({"stop_after": 100}, "so a run of 400 cannot end sooner"),
+        ({"stop_after": 9, "refresh_period": 9}, 'set window = "strict", or take stop_after out'),
+        ({"stop_after": 100, "window": "strict"}, "so a run of 400 cannot end sooner"),
     ],
 )
 def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sentence):
@@ -397,7 +406,7 @@ def test_settings_that_do_not_go_together_are_told_in_one_sentence(changes, sent
 @pytest.mark.parametrize(
     ("run", "sentence"),
     [
-        ('[run.seedflood]\nwindow = "bounded"\n', r"\[node\] audit needs .* strict windows .* leave audit out"),
+        ("", r"\[node\] audit needs .* strict windows .* leave audit out"),
         ('[run]\nmode = "gasloc"\n[run.objective]\ntask = "lm"\n', 'audit is for mode = "seedflood": leave it out'),
     ],
 )
@@ -405,7 +414,7 @@ def test_an_audit_that_cannot_know_what_was_applied_says_so(write, run, sentence
     audit = "[node]\naudit = 0.03\n"
     with pytest.raises(ConfigError, match=sentence):
         load_settings(write(run + audit))
-    assert load_settings(write(audit)).node.audit == 0.03
+    assert load_settings(write('[run.seedflood]\nwindow = "strict"\n' + audit)).node.audit == 0.03
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ RELEASED = json.loads((Path(__file__).parent / "defaults.json").read_text())
 """For each schema version what a run is if it says nothing, or only what stands under "said"."""
 
 IDS = {
-    "a069ca3a6527779e": {},
-    "61a0442d9a10b524": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
-    "780a2abf4ae786c4": {"clients": 16, "steps": 5000, "window": "bounded", "refresh_period": 2000}
+    "f452244fafedf20f": {},
+    "aded77a37873b4f1": {"name": "compose", "task": "embedded", "clients": 4, "steps": 250, "train_examples": 1024},
+    "cf7a3eab626eab16": {"clients": 16, "steps": 5000, "window": "strict", "refresh_period": 2000}
     | {"model": "facebook/opt-125m"},
-    "977b1e0a6b3557f1": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
-    "c64466bdb51dd2d4": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
-    "3a01b00d163cb6a1": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
-    "050e6838d6d5c0ec": {"mode": "gasloc", "task": "lm", "local_steps": 20, "matching": "one"},
+    "7a50a76993369099": {"estimate": "gradient", "steps": 48, "learning_rate": 2e-4, "seed": 2**63 - 1},
+    "76bf3a94abe230b0": {"task": "prompted", "template": "{é} it was", "label_words": ["bad", "good"]},
+    "e7f70970aa5f3b81": {"estimate": "gradient", "local_steps": 4, "clip": 8.0},
+    "cf4c07a0d7d0d768": {"mode": "gasloc", "task": "lm", "local_steps": 20, "matching": "one"},
 }
 """Runs of this schema version by the first bytes of their ids. One that changes parts hosts that were together."""
 
@@ -64,6 +64,14 @@ def test_runs_have_equal_ids_just_if_they_are_equal(a, b):
 @given(some_runs())
 def test_who_writes_all_defaults_out_has_the_same_run(run):
     assert RunSettings.model_validate(run.model_dump()).run_id() == run.run_id()
+
+
+@pytest.mark.parametrize(("task", "estimate"), [("sst2", "two-sided"), ("reward", "gradient"), ("own", "gradient")])
+def test_the_default_estimate_is_that_of_the_task(task, estimate):
+    unsaid, said = RunSettings.of(task=task), RunSettings.of(task=task, estimate=estimate)
+    assert unsaid.seedflood.estimate == estimate
+    assert unsaid.run_id() == said.run_id()
+    assert RunSettings.of(task="own", estimate="two-sided").seedflood.estimate == "two-sided"
 
 
 @given(st.integers(1, 1000), st.integers(1, 1000))

@@ -9,7 +9,7 @@ from seedflood.host.seedflood.audit import Finding
 from seedflood.identity import verify
 from seedflood.protocol.seedflood.messages import LOSS_BYTES
 
-RUN = {"steps": 120, "train_examples": 64}
+RUN = {"steps": 120, "train_examples": 64, "window": "strict"}
 GRADIENT = {"estimate": "gradient", "rank": 4, "refresh_period": 16, "local_steps": 2}
 ESTIMATES = (
     pytest.param({}, id="two-sided", marks=pytest.mark.long),
@@ -30,9 +30,9 @@ def forge(daemon):
     def opposite(told):
         if isinstance(told, tuple):
             return told[0], -told[1]
-        telling, end = trainer.telling, len(told) - LOSS_BYTES
-        starts = range(telling.rows_at, end, telling.sparse.row_bytes)
-        kept = {*range(telling.exponents), *starts, *(start + 1 for start in starts), end, end + 1}  # all but signs
+        compression, end = trainer.compression, len(told) - LOSS_BYTES
+        starts = range(compression.rows_at, end, compression.sparse.row_bytes)
+        kept = {*range(compression.exponents), *starts, *(start + 1 for start in starts), end, end + 1}  # all but signs
         return bytes(one if k in kept else 255 - one for k, one in enumerate(told))
 
     trainer.measure = measure_and_forge

@@ -27,7 +27,7 @@ async def test_a_host_that_is_removed_is_nobodys_partner_any_more(tmp_path):
             await c.ended
         step = a.node.step
         await cluster.until(lambda: a.node.step >= step + 18 and gone not in a.links.open)
-        assert a.gate.roster == closed.roster
+        assert a.access.roster == closed.roster
         assert gone not in a.node.membership.present()
     finally:
         await cluster.close()

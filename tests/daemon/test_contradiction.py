@@ -22,14 +22,14 @@ RUN |= {"train_examples": None}
 ACCURACY_LOST_MAX, LOSS_GAINED_MAX = 0.03, 0.06
 
 
-def opposite(telling, told):
+def opposite(compression, told):
     """With signs turned, and the largest sizes. Rows of embeddings are told with their numbers, which stay."""
     end = len(told) - LOSS_BYTES
-    signs = bytearray(255 - byte for byte in told[telling.exponents : end])
-    for start in range(telling.rows_at, end, telling.sparse.row_bytes):
-        number = slice(start - telling.exponents, start - telling.exponents + 2)
+    signs = bytearray(255 - byte for byte in told[compression.exponents : end])
+    for start in range(compression.rows_at, end, compression.sparse.row_bytes):
+        number = slice(start - compression.exponents, start - compression.exponents + 2)
         signs[number] = told[start : start + 2]
-    return bytes([telling.exponent_max]) * telling.exponents + bytes(signs) + told[end:]
+    return bytes([compression.exponent_max]) * compression.exponents + bytes(signs) + told[end:]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def lie(monkeypatch):
             one = measure(trainer, origin, step, count)
             if origin not in origins:
                 return one
-            return replace(one, probes=tuple(opposite(trainer.telling, told) for told in one.probes))
+            return replace(one, probes=tuple(opposite(trainer.compression, told) for told in one.probes))
 
         monkeypatch.setattr(Trainer, "measure", measured)
 

@@ -50,7 +50,7 @@ async def test_a_refused_export_keeps_the_result_and_is_told_when_the_node_has_e
     monkeypatch.setattr(Trainer, "export", failing)
     a = await cluster.start("a", [], RUN, {"export": tmp_path / "out"})
     (result,) = await cluster.finish()
-    assert isinstance(a.engine.unexported, kind)
+    assert isinstance(a.engine.results.unexported, kind)
     kept = json.loads((tmp_path / "a/result.json").read_text())["result"]
     assert kept["digest"] == result["digest"]
     assert "the model was not exported" in await events_of(cluster)

@@ -144,7 +144,7 @@ async def test_a_host_that_is_killed_goes_on_from_its_checkpoint_and_holds_nobod
     seen = a.node.gasloc.round
     await cluster.until(lambda: a.node.gasloc.round > seen + 2)
     again = await cluster.start("c", ["a", "b"], run)
-    await cluster.until(lambda: again.node.gasloc.is_restored)
+    await cluster.until(lambda: again.node.gasloc.course.is_restored)
     assert again.engine.trainer.worker.step > 0
     results = await cluster.finish()
     assert [result["steps"] for result in results] == [120] * 3
@@ -165,7 +165,7 @@ async def test_a_host_whose_journal_is_damaged_goes_on_from_its_checkpoint_and_h
     again = await cluster.start("c", ["a", "b"], run)
     assert again.engine.journal.damaged is not None
     await cluster.until(lambda: again.node.gasloc.has_spoken)
-    assert again.node.gasloc.is_forgetful
+    assert again.node.gasloc.is_amnesic
     assert again.node.gasloc.round >= reached - 1
     results = await cluster.finish()
     assert [result["steps"] for result in results] == [120] * 3
@@ -182,7 +182,7 @@ async def test_a_host_that_leaves_finds_its_parameters_again(cluster):
     step, values = b.engine.trainer.worker.step, cluster.parameters("b")
     assert np.array_equal(values, b.engine.trainer.worker.flat.values_F.numpy())
     restored = await cluster.start("b", [], run, {"patience_seconds": 1000.0})
-    await cluster.until(lambda: restored.node.gasloc.is_restored)
+    await cluster.until(lambda: restored.node.gasloc.course.is_restored)
     assert restored.engine.trainer.worker.step == step
     assert np.array_equal(restored.engine.trainer.worker.flat.values_F.numpy(), values)
 
@@ -223,7 +223,7 @@ async def test_d_adam_is_a_setting(cluster):
 async def test_long_rounds_show_progress_on_the_way(cluster, monkeypatch):
     said = []
     monkeypatch.setattr(
-        Results, "tell_progress", lambda results, step, *_: said.append((step, results._trainer.worker.step))
+        Results, "log_progress", lambda results, step, *_: said.append((step, results._trainer.worker.step))
     )
     run = {"clients": 1, "steps": 30, "local_steps": 30}
     await cluster.start("a", [], run)
@@ -268,5 +268,5 @@ async def test_a_refused_export_is_told_before_the_run_or_keeps_its_result(clust
     monkeypatch.setattr(Trainer, "export", refuse)
     a = await cluster.start("a", [], run, node)
     (result,) = await cluster.finish()
-    assert isinstance(a.engine.unexported, ModelError)
+    assert isinstance(a.engine.results.unexported, ModelError)
     assert json.loads((tmp_path / "a/result.json").read_text())["result"]["digest"] == result["digest"]

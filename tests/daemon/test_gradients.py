@@ -8,7 +8,7 @@ import torch
 from seedflood.host.seedflood.engine import TOO_LONG, UNLEARNED
 from seedflood.offline.learned import rebuild, replay
 from seedflood.operations.status import describe
-from seedflood.protocol.seedflood.algorithm import STOPPED
+from seedflood.protocol.seedflood.course import STOPPED
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX
 from seedflood.protocol.seedflood.payload import encode_loss
@@ -99,7 +99,8 @@ async def test_a_host_that_lies_about_what_it_loses_moves_nobody(cluster, lie, c
     assert all([step for step, _ in host.hub.history.halvings] == [0] * is_halved for host in hosts)
 
 
-STOPPING = {"estimate": "gradient", "learning_rate": 1e-9, "refresh_period": 10, "stop_after": 10, "steps": 4000}
+STOPPING = {"estimate": "gradient", "learning_rate": 1e-9, "refresh_period": 10, "steps": 4000}
+STOPPING |= {"window": "strict", "stop_after": 10}
 """Nothing is learned, so an epoch of ten steps is soon no better than the best one before."""
 
 

@@ -14,6 +14,7 @@ from seedflood.errors import ConfigError
 from seedflood.training.objectives.writing import Text
 
 RUN = {"task": "reward", "estimate": "gradient", "max_new_tokens": 1, "group": 8, "batch_size": 4, "steps": 24}
+RUN |= {"window": "strict"}  # so that every host measures every step
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ async def test_who_learns_nothing_because_all_texts_are_worth_nothing_is_told(
     run, told = {**RUN, "clients": 1, "steps": 3}, []
     a = await cluster.start("a", [], run, {"data": rows})
     monkeypatch.setattr(a.engine.trainer.task.objective, "score", lambda *_: reward)
-    monkeypatch.setattr(a.engine._hub, "tell", lambda event, *level, **facts: told.append((event, facts.get("times"))))
+    monkeypatch.setattr(a.engine._hub, "log", lambda event, *level, **facts: told.append((event, facts.get("times"))))
     await cluster.finish()
     assert [count for event, count in told if event.startswith("score: all texts")] == times
 

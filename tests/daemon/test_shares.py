@@ -49,7 +49,7 @@ async def test_a_host_that_is_restarted_with_other_rows_says_so(cluster, tmp_pat
     for count, share in ((12, "1/1"), (rows, shard)):
         path.write_text("".join(json.dumps({"text": f"row {k}"}) + "\n" for k in range(count)))
         daemon = await cluster.start("a", [], run, {"data": str(path), "shard": share})
-        await cluster.until(lambda: bool(cluster.daemons["a"].engine.node.membership.told()))
+        await cluster.until(lambda: bool(cluster.daemons["a"].engine.node.membership.to_send()))
         told = [event["event"] for event in daemon.hub.events]
         await daemon.close()
     assert (REPLACED in told) == is_told

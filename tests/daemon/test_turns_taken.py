@@ -2,7 +2,8 @@
 
 import pytest
 
-RUN = {"estimate": "gradient", "rank": 4, "batch_size": 2, "participants": 2, "refresh_period": 8}
+RUN = {"estimate": "gradient", "rank": 4, "batch_size": 2, "refresh_period": 8}
+RUN |= {"window": "strict", "participants": 2}
 
 
 async def test_hosts_that_take_turns_end_with_one_digest_and_wait_for_nothing_more(cluster):

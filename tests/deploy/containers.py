@@ -28,7 +28,8 @@ class Container:
         self._heard = 0
 
     def wait_for(self, event: str, **facts: Any) -> dict[str, Any]:
-        """The next line of the node's log with this event, and facts at least as great; over restarts, too.
+        """The next line of the node's log with this event, the same names and numbers at least as great; over restarts,
+        too.
 
         Lines before the last one that was waited for are not looked at again.
         """
@@ -42,7 +43,7 @@ class Container:
                             continue
                         self._heard = number + 1
                         said = _parse(line)
-                        if said.get("event") == event and all(said.get(k, -1) >= v for k, v in facts.items()):
+                        if said.get("event") == event and all(_has(said, key, fact) for key, fact in facts.items()):
                             return said
                 finally:
                     following.kill()
@@ -118,6 +119,10 @@ def said_in(path: Path) -> list[str]:
 def run_seedflood(command: str, folder: Path) -> None:
     """Runs `seedflood ...` of this working tree in a folder."""
     run_command((sys.executable, "-c", "from seedflood.cli import main; main()", *command.split()[1:]), str(folder))
+
+
+def _has(said: dict[str, Any], key: str, fact: Any) -> bool:
+    return said.get(key) == fact if isinstance(fact, str) else said.get(key, -1) >= fact
 
 
 def _parse(line: bytes) -> dict[str, Any]:

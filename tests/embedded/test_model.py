@@ -79,7 +79,7 @@ def test_fine_tuning_together_teaches_the_prompt(base):
         for origin, task in enumerate(tasks):
             seed = probe_seed(SETTINGS.seed, origin, step)
             found = replica.measure(step, seed, task.objective, task.batch(origin, step))
-            updates.append(Update(origin, step, found.told))
+            updates.append(Update(origin, step, found.value))
         replica.apply(updates)
     after = evaluate(replica.causal, tasks[0])
     assert after.loss < before.loss - 0.1

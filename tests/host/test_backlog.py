@@ -6,6 +6,7 @@ from seedflood.errors import DiskFullError
 from seedflood.host import backlog as module
 from seedflood.host.backlog import Backlog
 from seedflood.protocol.seedflood.messages import Bundle, EpochDigest, FrontierDigest, Updates, Vote, Votes
+from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.swarm.messages import Member, Members
 
 US, THEM, PEER = 1, 2, 7
@@ -22,7 +23,7 @@ OURS, THEIRS = bundle(US, 0), bundle(THEM, 0)
 def stuck(*bundles, members=()):
     """The disk was full when these should have been written."""
     backlog = Backlog(US)
-    backlog.add(members, (), bundles)
+    backlog.add(Outputs(list(members), bundles=list(bundles)))
     backlog.is_stuck = True
     return backlog
 
@@ -33,7 +34,7 @@ def vote(origin):
 
 def test_what_was_written_is_forgotten():
     backlog = Backlog(US)
-    backlog.add((), (), [OURS])
+    backlog.add(Outputs(bundles=[OURS]))
     backlog.clear()
     backlog.is_stuck = True
     assert (backlog.unwritten, backlog.members) == ([], {})
@@ -41,7 +42,7 @@ def test_what_was_written_is_forgotten():
 
 def test_while_there_is_space_nothing_is_withheld():
     backlog = Backlog(US)
-    backlog.add((), (), [OURS])
+    backlog.add(Outputs(bundles=[OURS]))
     assert not backlog.holds_back(PEER, Updates((OURS,)))
     assert backlog.unwritten == []
 
@@ -59,7 +60,7 @@ def test_what_others_say_and_what_anybody_may_compute_is_sent(message):
 def test_our_statement_is_withheld_unless_it_is_on_the_disk():
     kept, early = (Member(US_KEY, "ada", 1, version) for version in (0, 1))
     backlog = Backlog(kept.origin)
-    backlog.add([early], ())
+    backlog.add(Outputs([early]))
     backlog.is_stuck = True
     assert backlog.holds_back(PEER, Members((early,)))
     assert not backlog.holds_back(PEER, Members((kept,)))
@@ -68,7 +69,7 @@ def test_our_statement_is_withheld_unless_it_is_on_the_disk():
 def test_of_each_member_the_newest_statement_waits():
     first, second = (Member(US_KEY, "ada", 1, version) for version in (0, 1))
     backlog = stuck(members=[first])
-    backlog.add([second], ())
+    backlog.add(Outputs([second]))
     assert list(backlog.members.values()) == [second]
 
 
@@ -86,7 +87,7 @@ def test_more_than_can_be_remembered_ends_the_node(monkeypatch):
     monkeypatch.setattr(module, "UNSAVED_BUNDLES_MAX", 2)
     backlog = stuck(OURS, THEIRS)
     with pytest.raises(DiskFullError, match="free some space"):
-        backlog.add((), (), [bundle(THEM, 1)])
+        backlog.add(Outputs(bundles=[bundle(THEM, 1)]))
 
 
 @given(messages=st.lists(st.lists(st.tuples(st.sampled_from([US, THEM]), st.integers(0, 9)), min_size=1), max_size=8))

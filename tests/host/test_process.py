@@ -7,7 +7,7 @@ from seedflood.host.process import _Process
 
 
 class Told(list):
-    def tell(self, event, level, *, reason):
+    def log(self, event, level, *, reason):
         self.append((event, reason))
 
     def reloading(self):

@@ -10,8 +10,7 @@ from seedflood.config import AlgorithmSettings
 from seedflood.host.driver import Driver
 from seedflood.host.engine import Engine
 from seedflood.host.modes import add_mode
-from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
-from seedflood.host.report import Report
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.identity import verify
 from seedflood.protocol.swarm.rules import SwarmRules
 from seedflood.storage.journal import Journal
@@ -26,23 +25,22 @@ class LotSettings(AlgorithmSettings):
 
 class LotEngine(Engine):
     def __init__(self, settings, journal):
-        self.journal = journal
-        self.report = Report(settings.node.state / RESULT_FILE, ())
+        super().__init__(settings, journal, ())
         self._run = settings.run
 
-    def assemble(self, shell, member):
+    def assemble(self, member):
         rules = SwarmRules(self._run.run_id(), BASE_DIGEST, self._run.clients, self._run.steps)
-        self._shell = shell
-        self.node = LotNode(rules, member, shell.identity.sign, verify, shell.gate)
-        self.driver = Driver(self.node, self.journal, shell.links, self._draw, shell.observer, shell.clock)
+        daemon = self.daemon
+        self.node = LotNode(rules, member, daemon.identity.sign, verify, daemon.access)
+        self.driver = Driver(self.node, self.journal, daemon.links, self._draw, daemon, daemon.loop.time)
 
     def _draw(self, step):
         most = self._run.algorithm.most
 
         def tell(number):
-            self._shell.drive(lambda: self.driver.answered((step, number)))
+            self.daemon.drive(lambda: self.driver.answered((step, number)))
 
-        self._shell.run(lambda: random.uniform(0.0, most), tell)
+        self.daemon.run(lambda: random.uniform(0.0, most), tell)
 
     def result(self):
         numbers = self.node.lots.known.values()

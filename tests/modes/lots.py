@@ -149,9 +149,9 @@ class Lots(Algorithm):
 
 
 class LotNode(Swarm):
-    def __init__(self, rules, member, sign, verify, gate=None, *, is_key_fresh=True):
-        """gate: who belongs to the run; by default everyone."""
-        admission, outbox = MemberAdmission(rules, verify, gate, check_state=check_state), Outbox(Outputs)
+    def __init__(self, rules, member, sign, verify, access=None, *, is_key_fresh=True):
+        """access: who belongs to the run; by default everyone."""
+        admission, outbox = MemberAdmission(rules, verify, access, check_state=check_state), Outbox(Outputs)
         presence = Presence(rules, member, sign, admission, outbox)
         self.lots = Lots(rules, presence, outbox, is_key_fresh=is_key_fresh)
         super().__init__(presence, self.lots, outbox, Patience(repair_seconds=1.0))

@@ -25,10 +25,11 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.card import Learned, model_card
-from seedflood.training.seedflood.telling import quantise
+from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.trainer import Trainer
 
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "steps": 12, "train_examples": 16}
+STRICT = {**RUN, "window": "strict"}
 GRADIENT = {**RUN, "estimate": "gradient"}
 ORIGINS = [Identity.generate() for _ in range(2)]
 
@@ -64,7 +65,7 @@ def bundles_of(settings, base, steps=10):
 
     def tell(number, step):
         if settings.run.seedflood.estimate == "gradient":
-            return quantise(base.telling, rng.normal(size=base.telling.values))[0]
+            return quantise(base.compression, rng.normal(size=base.compression.values))[0]
         return 100 * number + step, 1 << 20
 
     return [
@@ -233,7 +234,9 @@ def test_a_node_that_runs_is_exported_and_does_not_notice(monkeypatch, capsys, b
     assert json.loads(out)["digest"] != bytes(32).hex()
 
 
-@pytest.mark.parametrize("run", [RUN, GRADIENT], ids=["two-sided", "gradient"], indirect=True)
+@pytest.mark.parametrize(
+    "run", [STRICT, {**STRICT, "estimate": "gradient"}], ids=["two-sided", "gradient"], indirect=True
+)
 def test_what_is_heard_of_a_step_that_is_not_complete_is_left_out(stopped, base):
     """Strict windows: the second host is one step behind. Two steps behind it can only have left."""
     bundles = bundles_of(stopped, base)

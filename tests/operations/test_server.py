@@ -240,8 +240,8 @@ async def test_a_wrong_question_is_refused_and_the_node_goes_on(cluster, http, p
 
 async def test_events_are_given_by_level_and_number(cluster, http):
     a = await cluster.start("a", [], ALONE, SERVE)
-    a.hub.tell("something odd", "warning", number=1)
-    a.hub.tell("something odd", "warning", number=2)
+    a.hub.log("something odd", "warning", number=1)
+    a.hub.log("something odd", "warning", number=2)
     last = json.loads((await get(http, a, "/api/events?limit=1&level=warning"))[1])["events"]
     assert [(event["event"], event["number"]) for event in last] == [("something odd", 2)]
     assert json.loads((await get(http, a, "/api/events?limit=0"))[1]) == {"events": []}

@@ -40,12 +40,12 @@ def make_rules(
     window="strict",
     local_steps=1,
     refresh_period=1000,
-    telling=PAIRS,
+    compression=PAIRS,
     delay=0,
     epoch_bytes=EPOCH_BYTES,
     **more,
 ):
-    told = (refresh_period, epoch_bytes, telling, delay)
+    told = (refresh_period, epoch_bytes, compression, delay)
     return Rules(RUN_ID, BASE_DIGEST, clients, steps, window, local_steps, *told, **more)
 
 
@@ -60,9 +60,9 @@ class Origin:
     def sign(self, message):
         return pretend_signature(self.public_key, message)
 
-    def member(self, incarnation=1, version=0, *, neighbours=(), said_before=0, **said):
+    def member(self, incarnation=1, version=0, *, neighbours=(), published_before=0, **said):
         neighbours = tuple(sorted(other.id for other in neighbours))
-        said = {"algorithm": pack_statement(Stated(said_before)), **said}
+        said = {"algorithm": pack_statement(Stated(published_before)), **said}
         unsigned = Member(self.public_key, self.name, incarnation, version, neighbours, **said)
         return replace(unsigned, signature=self.sign(unsigned.signed_bytes(RUN_ID)))
 

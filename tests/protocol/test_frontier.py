@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, is_tellable, tellable
+from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, is_sendable, sendable
 
 ORIGINS = st.integers(1, 3)
 STEPS = st.integers(0, 40)
@@ -169,18 +169,18 @@ def test_whatever_is_held_no_more_is_told_than_others_accept(origins) -> None:
     frontier = Frontier()
     for origin, mark, ranges in origins:
         frontier.add_held([Held(origin, mark, tuple((mark + 2 * k + 1, mark + 2 * k + 1) for k in range(ranges)))])
-    told = tellable(frontier.held())
-    assert is_tellable(told)
+    told = sendable(frontier.held())
+    assert is_sendable(told)
     assert frontier.covers(told)
     assert [one.mark for one in told] == [one.mark for one in frontier.held()]
-    assert is_tellable(frontier.held()) == (told == frontier.held())
+    assert is_sendable(frontier.held()) == (told == frontier.held())
 
 
 def test_a_frontier_of_more_origins_than_a_frame_holds_is_told_in_part():
     held = [Held(origin, 7, ((9, 9),)) for origin in range(200_000)]
-    told = tellable(held)
-    assert is_tellable(told)
-    assert not is_tellable(held)
+    told = sendable(held)
+    assert is_sendable(told)
+    assert not is_sendable(held)
     assert len(told) == 16_384
 
 

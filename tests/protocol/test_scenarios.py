@@ -219,7 +219,7 @@ def tells_digest(ada, name):
 def has_same_bundles(ada, name):
     contents = Contents(ada.rules)
     contents.note(ada.journal)
-    ada.hears(name, contents.told())
+    ada.hears(name, contents.digests())
 
 
 @when(r"(\w+) tells the sum of epoch 0")

@@ -15,8 +15,9 @@ To find the first moment at which two versions part, compare (`diff`) what each 
 `read` in place of `show` says the same in words.
 
 A trace holds bytes as they go over the wire (of statements what they say), numbers and moments, and no name of the
-code. Where a seam gets another name, `_watch` follows, and no hash changes. Moments are rounded, for libraries differ
-in the last bit of a logarithm; sums are stored and not compressed, for every build of zlib does that in the same way.
+code. Where a seam gets another name, `_divergence` follows, and no hash changes. Moments are rounded, for libraries
+differ in the last bit of a logarithm; sums are stored and not compressed, for every build of zlib does that in the same
+way.
 """
 
 import hashlib
@@ -174,7 +175,7 @@ def facts_of(member: Member) -> tuple[object, ...]:
 
 
 def _stated_by_seedflood(member: Member) -> tuple[object, ...]:
-    return (stated(member).said_before,)
+    return (stated(member).published_before,)
 
 
 STATED = [_stated_by_seedflood]
@@ -187,7 +188,7 @@ def run(plan: Plan | gasloc.Plan, *, is_read: bool = False) -> tuple[Trace, dict
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zlib, "compress", lambda raw, **_: compress(raw, level=0))
         if isinstance(plan, Plan):
-            _watch(patch, trace)
+            _divergence(patch, trace)
             result = simulate(plan)
             digest = result.digest
         else:
@@ -267,7 +268,7 @@ def _ordered(compute, order):
     return compute._host.index, ORDERS[type(order)], [float(one) if isinstance(one, float) else one for one in values]
 
 
-def _watch(patch, trace):
+def _divergence(patch, trace):
     """Writes down everything that passes the seams of the drivers, answers to pulls and raw bytes of liars, too."""
     tap = _make_tap(patch, trace)
 

@@ -77,11 +77,9 @@ def test_that_numbers_are_never_kept_is_seen(monkeypatch):
 
 
 def test_that_numbers_are_kept_after_they_were_told_is_seen(monkeypatch):
-    persist, perform = Driver._persist, Driver._perform
+    persist, send_all = Driver._persist, Driver._send_all
     monkeypatch.setattr(Driver, "_persist", lambda *_: None)
-    monkeypatch.setattr(
-        Driver, "_perform", lambda driver, out, kept: (persist(driver, out), perform(driver, out, kept))
-    )
+    monkeypatch.setattr(Driver, "_send_all", lambda driver, out: (send_all(driver, out), persist(driver, out)))
     assert is_seen("told two numbers", ROUGH)
 
 

@@ -3,9 +3,9 @@
 import pytest
 from worlds import STORMY, make_world, run_to_the_end
 
+from seedflood.protocol.seedflood.divergence import REMEMBERED
 from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
-from seedflood.protocol.seedflood.watch import REMEMBERED
 from seedflood.protocol.swarm.roster import Roster
 from simulation.bounds import parts_of
 from simulation.seedflood.bounds import BOUNDS, CLAIMED, find_ahead, find_excess, find_waiting
@@ -32,13 +32,13 @@ def test_tables_stay_within_their_bounds_while_hosts_come_and_go(window):
 
 def test_a_table_of_neighbours_that_remembers_who_is_gone_is_seen():
     host = make_busy().hosts[0]
-    host.node.seedflood.exchange.watch._theirs.update({k: {} for k in range(3)})
-    assert find_excess(host.driver) == ["keeps 5 in DigestWatch._theirs, more than 2"]
+    host.node.seedflood.exchange.divergence._theirs.update({k: {} for k in range(3)})
+    assert find_excess(host.driver) == ["keeps 5 in DivergenceDetector._theirs, more than 2"]
 
 
 def test_a_table_in_a_table_that_grows_is_seen():
     host = make_busy().hosts[0]
-    theirs = next(iter(host.node.seedflood.exchange.watch._theirs.values()))
+    theirs = next(iter(host.node.seedflood.exchange.divergence._theirs.values()))
     theirs.update({bytes([k]): b"" for k in range(REMEMBERED + 1)})
     assert f"more than {REMEMBERED}" in find_excess(host.driver)[0]
 
@@ -52,7 +52,7 @@ def test_a_table_that_nobody_has_bounded_is_seen():
 def test_every_bound_is_that_of_a_part_that_there_is():
     host, relay = make_busy(relays=1).hosts[0::4]
     host.node.seedflood.windows.open(11, 0.0)
-    host.node.admission.gate.roster = Roster(1)  # as in a closed run
+    host.node.admission.access.roster = Roster(1)  # as in a closed run
     parts = [part for one in (host, relay) for part in parts_of(one.driver, CLAIMED)]
     kinds = {kind.__name__ for part in parts for kind in type(part).__mro__}
     assert {name.partition(".")[0] for name in BOUNDS} <= kinds

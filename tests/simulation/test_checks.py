@@ -8,13 +8,13 @@ from worlds import STORMY, make_world, run_world
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Update, Updates, Vote
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
-from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.view import Blocker
 from simulation.checks import find_refusals, find_stuck
 from simulation.seedflood.checks import find_mistakes, find_violations
@@ -210,18 +210,18 @@ def test_a_journal_that_forgets_own_bundles_makes_an_origin_contradict_itself():
 def test_a_window_that_forgets_what_was_late_is_seen(monkeypatch):
     take_window = Pending.take_window
 
-    def forgetful(pending, window, *args):
+    def amnesic(pending, window, *args):
         applied = Frontier(pending.applied.held())
         pending.drop(lambda bundle: bundle.last < window.first)
         pending.applied = applied
         return take_window(pending, window, *args)
 
-    monkeypatch.setattr(Pending, "take_window", forgetful)
+    monkeypatch.setattr(Pending, "take_window", amnesic)
     assert any("never applied" in line for line in judged(make_world("path", 5, window="bounded")))
 
 
 def test_sending_before_persisting_is_seen(monkeypatch):
-    monkeypatch.setattr(SeedfloodDriver, "_append", lambda driver, out: None)
+    monkeypatch.setattr(SeedfloodDriver, "_persist", lambda driver, out: None)
     assert any("before it was durable" in line for line in judged(make_world("ring", 3, steps=4)))
 
 
@@ -240,7 +240,7 @@ def test_a_compaction_that_drops_too_much_is_seen(monkeypatch):
 
 
 def test_without_a_digest_watch_a_flipped_coefficient_stays(monkeypatch):
-    monkeypatch.setattr(DigestWatch, "rebuild", lambda *_: False)
+    monkeypatch.setattr(DivergenceDetector, "rebuild", lambda *_: False)
     world = make_world("ring", 4, steps=12)
     world.start()
     world.run_until_step(4)

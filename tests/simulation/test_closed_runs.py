@@ -110,12 +110,12 @@ def test_who_told_hosts_two_things_is_named_though_a_certificate_was_found_befor
     assert result.is_good, (result.violations, result.stuck)
 
 
-@pytest.mark.parametrize("votes_told_on", [certificates.CERTIFIED_EPOCHS_TOLD, 1])
+@pytest.mark.parametrize("votes_told_on", [certificates.CERTIFIED_EPOCHS_SENT, 1])
 def test_who_returns_with_a_step_that_came_too_late_for_the_votes_takes_the_sum_of_the_others(
     votes_told_on, monkeypatch
 ):
     """Even if it is told no votes on that epoch any more, since it is long over."""
-    monkeypatch.setattr(certificates, "CERTIFIED_EPOCHS_TOLD", votes_told_on)
+    monkeypatch.setattr(certificates, "CERTIFIED_EPOCHS_SENT", votes_told_on)
     result = runs.simulate(runs.Plan(clients=6, topology="bridge", seed=49, window="strict", closed=True))
     assert result.is_good, (result.violations, result.stuck)
 
@@ -262,7 +262,7 @@ def test_an_entry_that_runs_out_is_a_removal_and_one_that_begins_an_admission():
     assert world.network.is_linked(0, 4)
     world.run_for(6.0)
     assert not world.hosts[4].is_removed  # its clock may be wrong, so it waits
-    assert world.hosts[4].node.gate.is_untimely
+    assert world.hosts[4].node.access.is_untimely
     assert not world.hosts[4].node.neighbours
     held = {host.node.frontier.last(world.hosts[4].origin) for host in world.hosts[:4]}
     world.run_for(5.0)

@@ -18,7 +18,7 @@ class Scene:
     """Five hosts that are all linked. One is removed and heeds no roster, another is cut off with it for a while, and
     so holds updates of it that no others have."""
 
-    def __init__(self, window, *, steps=200, seed=1, step=20, seconds=3.0):
+    def __init__(self, window, *, steps=100, seed=1, step=20, seconds=3.0):
         self.world = make_world("complete", 5, window=window, steps=steps, seed=seed)
         self.operator = Operator(self.world)
         self.gone, self.away = self.world.hosts[GONE], self.world.hosts[AWAY]
@@ -136,7 +136,7 @@ def test_of_two_cuts_with_one_serial_all_follow_the_same(seed):
 
 
 def test_a_cut_of_a_compacted_epoch_is_refused_for_that_epoch_by_all():
-    scene = Scene("bounded", seconds=0.0)
+    scene = Scene("bounded", steps=200, seconds=0.0)
     scene.unite()
     scene.world.run_for(20.0)
     world = scene.world

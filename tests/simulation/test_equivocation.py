@@ -3,8 +3,8 @@
 import pytest
 from worlds import make_world
 
+from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.messages import Equivocation, Updates
-from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.rules import Patience
 from simulation.checks import find_stuck
 from simulation.seedflood.checks import find_violations, has_equal_digests
@@ -86,7 +86,7 @@ def test_who_measured_for_one_what_it_skips_for_the_next_ends_with_the_first_of_
 
 def test_who_skips_for_one_what_it_never_mentions_to_the_next_is_found():
     """The next one lacks the skipped steps for ever, and all it is given for them is a bundle that it seems to have."""
-    world = make_world("path", 4, steps=90, window="bounded", refresh_period=1000, patience=Patience(start_seconds=5.0))
+    world = make_world("path", 5, steps=90, window="bounded", refresh_period=1000, patience=Patience(start_seconds=5.0))
     liar = world.hosts[1]
     make_two_tongued(liar, world.hosts[2], lambda bundle: bundle._replace(skipped=0))
     for host in world.hosts:
@@ -137,6 +137,6 @@ def test_nobody_ends_a_run_with_other_coefficients_than_its_journal_gives(window
 
 @pytest.mark.parametrize("window", ["strict", "bounded"])
 def test_that_replicas_are_behind_their_journals_at_the_end_is_seen(window, monkeypatch):
-    monkeypatch.setattr(DigestWatch, "outdate", lambda *_: None)
+    monkeypatch.setattr(DivergenceDetector, "outdate", lambda *_: None)
     complaints = end_beside_a_contradiction(window)
     assert any("ends the run with other coefficients" in line for line in complaints)

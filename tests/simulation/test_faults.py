@@ -118,13 +118,37 @@ def test_a_host_that_joins_late_takes_part_from_where_the_others_are():
     assert max(world.hosts[0].published) == 59
 
 
-def test_halves_that_began_without_each_other_wait_at_the_end_to_become_one():
+def test_halves_do_not_begin_without_each_other():
     world = make_world("path", 5, steps=30, window="bounded", patience=Patience(start_seconds=1.0))
     for host in world.hosts[:2] + world.hosts[3:]:
         host.start()
-    world.run_for(20)
-    assert world.hosts[0].node.phase is world.hosts[4].node.phase is Phase.FINISHING
+    world.run_for(60)
+    assert [host.node.step for host in world.hosts if host.is_up] == [0, 0, 0, 0]
     world.hosts[2].start()
+    run_to_the_end(world)
+
+
+def test_more_than_half_of_the_hosts_begin_without_the_others_when_patience_is_over():
+    world = make_world("ring", 5, steps=30, window="bounded", patience=Patience(start_seconds=20.0))
+    for host in world.hosts[:3]:
+        host.start()
+    world.run_for(19)
+    assert [host.node.step for host in world.hosts[:3]] == [0, 0, 0]
+    world.run_for(60)
+    assert min(host.node.step for host in world.hosts[:3]) > 5
+    for host in world.hosts[3:]:
+        host.start()
+    run_to_the_end(world)
+
+
+def test_halves_that_went_on_without_each_other_wait_at_the_end_to_become_one():
+    world = make_world("path", 5, steps=30, window="bounded")
+    world.start()
+    world.run_until_step(3)
+    world.network.partition({0, 1})
+    world.run_for(60)
+    assert world.hosts[0].node.phase is world.hosts[4].node.phase is Phase.FINISHING
+    world.network.heal()
     run_to_the_end(world)
 
 

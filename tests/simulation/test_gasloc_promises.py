@@ -7,6 +7,7 @@ import pytest
 from seedflood.protocol.gasloc.algorithm import Gasloc
 from seedflood.protocol.gasloc.choice import Choice
 from seedflood.protocol.gasloc.conversation import Conversation
+from seedflood.protocol.gasloc.course import Checkpoints
 from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.final_wait import FinalWait
 from seedflood.protocol.gasloc.pairing import Pairing
@@ -32,7 +33,11 @@ def simulated(profile, seed, **settings):
 
 def is_seen(complaint, profile, seeds=range(8), **settings):
     """Does any seed show it?"""
-    results = (simulated(profile, seed, **settings) for seed in seeds)
+    return is_said(complaint, (simulated(profile, seed, **settings) for seed in seeds))
+
+
+def is_said(complaint, results):
+    """Of any of these runs? Those after it are not simulated."""
     return any(complaint in line for result in results for line in result.violations)
 
 
@@ -59,9 +64,8 @@ def test_that_a_partner_is_left_before_it_has_all_is_seen(monkeypatch):
 
     assert simulated("none", 3).uneven == 0
     monkeypatch.setattr(Exchange, "arrived", arrive)
-    results = [simulated("none", seed) for seed in range(4)]
-    assert sum(result.uneven for result in results) > 0
-    assert any(result.mean_moved for result in results)
+    results = (simulated("none", seed) for seed in range(4))
+    assert any(result.uneven and result.mean_moved for result in results)
 
 
 def test_that_one_end_mixes_without_a_reason_is_seen(monkeypatch):
@@ -102,12 +106,11 @@ def test_crashes_move_the_mean_only_by_pairs_that_mixed_at_one_end_alone():
 def test_that_a_partner_is_waited_for_without_end_is_seen(monkeypatch):
     monkeypatch.setattr(Exchange, "_end_of", lambda exchange, pairing: float("inf"))
     kinds = ["offer", "withhold"]
-    results = [
+    results = (
         lying(monkeypatch, seed, kinds, healing_seconds=60.0, clients=6, topology="ring", matching="one")
         for seed in range(6, 8)
-    ]
-    too_long = [line for result in results for line in result.violations if " are allowed" in line]
-    assert too_long or any(result.stuck for result in results)
+    )
+    assert any(result.stuck or " are allowed" in str(result.violations) for result in results)
 
 
 def test_who_cannot_say_why_it_waits_is_seen(monkeypatch):
@@ -160,14 +163,14 @@ def test_nobody_ends_with_what_no_honest_host_vouches_for(monkeypatch, kinds):
 
 def test_that_the_first_in_the_draw_is_taken_whoever_it_is_is_seen(monkeypatch):
     monkeypatch.setattr(Replica, "is_near", lambda *_: True)
-    results = [lying(monkeypatch, seed, ["stray"], **ENDS) for seed in range(8)]
-    assert "far from what honest hosts have learned" in str([result.violations for result in results])
+    results = (lying(monkeypatch, seed, ["stray"], **ENDS) for seed in range(8))
+    assert is_said("far from what honest hosts have learned", results)
 
 
 def test_that_one_host_alone_vouches_for_all_is_seen(monkeypatch):
     monkeypatch.setattr(Choice, "_is_backed", lambda choice, one: True)
-    results = [lying(monkeypatch, seed, ["stray"], **ENDS) for seed in range(8)]
-    assert "far from what honest hosts have learned" in str([result.violations for result in results])
+    results = (lying(monkeypatch, seed, ["stray"], **ENDS) for seed in range(8))
+    assert is_said("far from what honest hosts have learned", results)
 
 
 def test_that_what_others_vouch_for_is_refused_is_seen(monkeypatch):
@@ -177,8 +180,8 @@ def test_that_what_others_vouch_for_is_refused_is_seen(monkeypatch):
     monkeypatch.setattr(
         Choice, "find", lambda choice, now, moving, is_late: find(choice, now, moving=moving, is_late=False)
     )
-    results = [lying(monkeypatch, seed, ["straddle"], **ENDS) for seed in range(8)]
-    assert "ends with other parameters" in str([result.violations for result in results])
+    results = (lying(monkeypatch, seed, ["straddle"], **ENDS) for seed in range(8))
+    assert is_said("ends with other parameters", results)
 
 
 # Contents
@@ -187,8 +190,8 @@ def test_that_what_others_vouch_for_is_refused_is_seen(monkeypatch):
 def test_that_other_bytes_than_were_offered_are_kept_is_seen(monkeypatch):
     trusted = Compute._read
     monkeypatch.setattr(Compute, "_read", lambda compute, sink, digest: trusted(compute, sink, digest_of(sink.data)))
-    results = [lying(monkeypatch, seed, ["forge"], matching="one") for seed in range(3)]
-    assert "kept parameters that its partner never offered" in str([result.violations for result in results])
+    results = (lying(monkeypatch, seed, ["forge"], matching="one") for seed in range(3))
+    assert is_said("kept parameters that its partner never offered", results)
 
 
 def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
@@ -244,8 +247,8 @@ def test_a_table_that_grows_is_seen(monkeypatch):
 
 
 def test_a_checkpoint_that_holds_a_later_round_is_seen(monkeypatch):
-    keep = Gasloc._keep_checkpoint
-    monkeypatch.setattr(Gasloc, "_keep_checkpoint", lambda gasloc, round_: keep(gasloc, max(0, round_ - 2)))
+    keep = Checkpoints.keep
+    monkeypatch.setattr(Checkpoints, "keep", lambda checkpoints, round_: keep(checkpoints, max(0, round_ - 2)))
     assert is_seen("writes a checkpoint for round", "none", range(1))
 
 

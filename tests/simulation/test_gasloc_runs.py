@@ -85,15 +85,14 @@ def test_all_end_with_one_replica_near_the_mean(profile):
 
 
 def test_copies_are_taken_where_replicas_are_lost():
-    results = [simulate(Plan(clients=6, steps=48, profile="losses", seed=seed)) for seed in range(20, 23)]
-    assert sum(result.copies for result in results) > 0
+    assert any(simulate(Plan(clients=6, steps=48, profile="losses", seed=seed)).copies for seed in range(20, 23))
 
 
 @pytest.mark.long
 def test_every_kind_of_fault_happens():
     names = ("all", "losses")
     missing = {kind for name in names for kind in PROFILES[name].rates} | {"lost_frames", "late_join", "broken_links"}
-    enough = [("all", 4), ("losses", 1)]  # the others for the day when these are not
+    enough = [("all", 4), ("losses", 18)]  # the others for the day when these are not
     for name, seed in [*enough, *((name, seed) for seed in range(6) for name in names)]:
         missing -= simulate(Plan(clients=9, topology="grid", steps=24, seed=seed, profile=name)).faults.keys()
         if not missing:

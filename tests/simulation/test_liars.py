@@ -72,7 +72,7 @@ def test_what_a_liar_tells_beyond_the_clip_is_taken_by_nobody(monkeypatch):
         return [Updates((liar._sign(bundle._replace(probes=tuple((loss, SCALAR_MAX) for loss, _ in bundle.probes))),))]
 
     monkeypatch.setitem(LIES, "extremes", shout)
-    world = make_world("ring", 4, steps=40, window="bounded", telling=Pairs(limit=1000))
+    world = make_world("ring", 4, steps=40, window="bounded", compression=Pairs(limit=1000))
     world.start()
     told = Counter()
     let_lie(world, [0], told, ["extremes"])

@@ -16,15 +16,15 @@ from seedflood.errors import PeerError
 from seedflood.host.backlog import Backlog
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.seedflood.catchup import CatchUp
+from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.epochs import Closings
+from seedflood.protocol.seedflood.equivocation import EquivocationSearch
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.inquiry import Inquiry
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.protocol.seedflood.phase import Phase
-from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.presence import Presence
@@ -74,7 +74,7 @@ def powerless():
     return judge(world)
 
 
-def forgetful(*, is_disk_lost):
+def amnesic(*, is_disk_lost):
     """The last word of the host in the middle lives with one neighbour alone, and that is the one it meets last."""
     world = make_world("path", 3, steps=12, pace=Pace(0.5, 0.5), patience=Patience(start_seconds=60))
     world.start()
@@ -235,7 +235,7 @@ def left():
     return find_stuck(others) or find_violations(others)
 
 
-def left_forgetful():
+def left_amnesic():
     """A host lost its disk, and is told to go while it catches up; it comes back, and the strict run goes on."""
     world = started("ring", 4, steps=16)
     world.run_until_step(6)
@@ -346,25 +346,25 @@ PROMISES = {
     "P2 nothing is applied twice": (doubled, [(Holdings, "receive", take_all)]),
     "P3 a crash of all loses nothing": (powerless, [(MemoryBundleJournal, "_sync", nothing)]),
     "P4 a lost disk contradicts nothing": (
-        lambda: forgetful(is_disk_lost=True),
-        [(CatchUp, one, nothing) for one in ("hear_of_past", "remember", "notice_old_copy")],
+        lambda: amnesic(is_disk_lost=True),
+        [(CatchUp, one, nothing) for one in ("learn_of_past", "remember", "notice_old_copy")],
     ),
     "P4 a lost disk contradicts nothing, whoever is met first": (
         met_by_a_newcomer,
         [(CatchUp, "remember", nothing)],
     ),
     "P4 an old copy of a disk contradicts nothing": (put_back, [(CatchUp, "notice_old_copy", nothing)]),
-    "P4 a key in use twice contradicts nothing": (started_twice, [(Presence, "_hear_of_us", nothing)]),
+    "P4 a key in use twice contradicts nothing": (started_twice, [(Presence, "_learn_of_us", nothing)]),
     "P5 a replica that differs is found and made again": (
         flipped,
-        [(DigestWatch, "doubt", nothing), (Inquiry, "receive", nothing)],
+        [(DivergenceDetector, "doubt", nothing), (EquivocationSearch, "receive", nothing)],
     ),
     "P6 a partition heals by itself": (
         parted,
         [(Donors, "connect", lambda donors, peer, *_, **__: nothing()), (Donors, "compare", nothing)],
     ),
     "P7 a late join ends": (orphaned, [(Donors, "retry", nothing)]),
-    "P8 the dead gate nobody for long": (gated, [(Liveness, "review", lambda *_: [])]),
+    "P8 the dead access nobody for long": (gated, [(Liveness, "review", lambda *_: [])]),
     "P9 memory is bounded": (growing, [(Closings, "agreed", lambda *_: [])]),
     "P10 a full disk makes nobody forget what it said": (
         filled,
@@ -375,15 +375,15 @@ PROMISES = {
         [(SeedfloodDriver, "_compact", pretending_to_compact)],
     ),
     "P11 a damaged journal contradicts nothing": (
-        lambda: forgetful(is_disk_lost=False),
+        lambda: amnesic(is_disk_lost=False),
         [(CatchUp, "unreached", lambda *_: set())],
     ),
     "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
     "P14 a liar moves no honest host": (lied, [(Notary, "verify", lambda *_: True)]),
-    "P14 who tells two things is named by all": (told_two_things, [(Inquiry, "differ", nothing)]),
+    "P14 who tells two things is named by all": (told_two_things, [(EquivocationSearch, "differ", nothing)]),
     "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: node.seedflood.life.enter(Phase.LEFT))]),
     "P13 who goes before it remembers takes nothing back": (
-        left_forgetful,
+        left_amnesic,
         [(Membership, "_is_last_word", only_if_newest)],
     ),
 }
@@ -402,7 +402,7 @@ def test_a_promise_is_kept(promise):
 
 WAYS = {
     "pairs, a round ahead": {"delay": 1},
-    "coefficients, three rounds ahead": {"telling": Coefficients((3, 4)), "delay": 3},
+    "coefficients, three rounds ahead": {"compression": Coefficients((3, 4)), "delay": 3},
 }
 
 

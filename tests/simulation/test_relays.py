@@ -3,7 +3,7 @@
 import pytest
 from worlds import run_to_the_end
 
-from seedflood.protocol.seedflood.watch import HearsayWatch
+from seedflood.protocol.seedflood.divergence import HearsayDetector
 from seedflood.protocol.swarm.rules import Patience
 from simulation.seedflood.checks import has_equal_frontiers
 from simulation.seedflood.runs import Plan, simulate
@@ -63,7 +63,7 @@ def test_without_hearsay_hosts_behind_a_relay_end_only_when_their_patience_does(
         return world.clock.now
 
     usual = seconds()
-    monkeypatch.setattr(HearsayWatch, "heard", lambda *_: None)
+    monkeypatch.setattr(HearsayDetector, "received", lambda *_: None)
     assert seconds() > usual + 20.0
 
 

@@ -13,11 +13,11 @@ from reference import tiny_replica
 from seedflood.training.seedflood import replica as seedflood_replica
 from seedflood.training.seedflood.replica import Replica
 from simulation.seedflood import host, runs
+from simulation.seedflood.compression import Rewards, decode_coefficients
 from simulation.seedflood.ledger import Ledger
 from simulation.seedflood.runs import Plan, simulate
-from simulation.seedflood.telling import Rewards, decode_coefficients
 
-PLAN = Plan(clients=6, steps=48, refresh_period=12, tell="rewards", optimizer="sgd")
+PLAN = Plan(clients=6, steps=48, refresh_period=12, tell="rewards", optimizer="sgd", window="strict")
 
 
 class Learner(Ledger):
@@ -28,7 +28,7 @@ class Learner(Ledger):
     @staticmethod
     def fresh():
         run = {"estimate": "gradient", "rank": 1, "clients": PLAN.clients, "steps": PLAN.steps}
-        return tiny_replica(refresh_period=PLAN.refresh_period, **run)
+        return tiny_replica(refresh_period=PLAN.refresh_period, window=PLAN.window, **run)
 
     def apply(self, updates):
         given = list(updates)
@@ -54,7 +54,7 @@ class Learner(Ledger):
 def worlds(monkeypatch):
     """Those of the runs that are simulated."""
     made, make = [], runs._make_world
-    telling = Learner.fresh().telling
+    compression = Learner.fresh().compression
 
     def make_world(*args):
         world = make(*args)
@@ -65,8 +65,8 @@ def worlds(monkeypatch):
     monkeypatch.setattr(Replica, "_bind", lambda _: None)  # nobody computes with the weights
     for name in ("check_reads", "mark_skippable"):
         monkeypatch.setattr(seedflood_replica, name, lambda *_: None)
-    fields = telling.groups, telling.unit_bits, telling.limit, telling.sparse
-    monkeypatch.setattr(runs, "make_telling", lambda *_: Rewards(*fields))
+    fields = compression.groups, compression.unit_bits, compression.limit, compression.sparse
+    monkeypatch.setattr(runs, "make_compression", lambda *_: Rewards(*fields))
     monkeypatch.setattr(runs, "_make_world", make_world)
     monkeypatch.setattr(host, "Ledger", Learner)
     return made
@@ -84,8 +84,8 @@ def test_control_acts_equally_on_all_honest_hosts(worlds, profile):
         assert len({one.digest() for one in replicas}) == 1 or not result.healed  # liars may keep a run from its end
         halvings = max(halvings, *(one._coefficients.past_before(4).halvings for one in replicas))
     assert halvings > 0
-    told = [update.told for update in worlds[-1].chronicle.updates.values()]
-    zeros = sum(not any(decode_coefficients(worlds[-1].rules.telling, one)) for one in told)
+    told = [update.value for update in worlds[-1].chronicle.updates.values()]
+    zeros = sum(not any(decode_coefficients(worlds[-1].rules.compression, one)) for one in told)
     assert 0.1 < zeros / len(told) < 0.4
 
 

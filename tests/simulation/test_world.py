@@ -38,11 +38,11 @@ def test_several_local_steps_share_a_bundle(window):
 
 
 @pytest.mark.parametrize("window", ["strict", "bounded"])
-@pytest.mark.parametrize("telling", [Coefficients((5, 2)), Coefficients((3,), sparse=Sparse(2, 7, 3))])
-def test_payloads_reach_everyone_and_are_applied_exactly_once(telling, window):
-    world = run_world("ring", 4, local_steps=2, telling=telling, window=window, weather=STORMY)
+@pytest.mark.parametrize("compression", [Coefficients((5, 2)), Coefficients((3,), sparse=Sparse(2, 7, 3))])
+def test_payloads_reach_everyone_and_are_applied_exactly_once(compression, window):
+    world = run_world("ring", 4, local_steps=2, compression=compression, window=window, weather=STORMY)
     told = {told for bundle in world.chronicle.bundles.values() for told in bundle.probes}
-    assert {len(payload) for payload in told} == {telling.size}
+    assert {len(payload) for payload in told} == {compression.size}
 
 
 @pytest.mark.parametrize("seed", range(3))

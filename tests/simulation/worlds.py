@@ -1,7 +1,6 @@
 """Worlds that run to their end and are judged."""
 
 from seedflood.cluster.topology import make_topology
-from seedflood.protocol.seedflood.rounds import applied_before
 from simulation.checks import find_stuck
 from simulation.network import Weather
 from simulation.seedflood.checks import find_violations
@@ -43,7 +42,7 @@ class Witness:
         def watched(host, *args, **settings):
             self.trace.append((host.clock.now, host.name, name, repr(args)))
             if name == "_measured":
-                end = applied_before(args[0].step, host.rules)
+                end = host.rules.applied_before(args[0].step)
                 below = sum(step < end for _, step in host.ledger.applied)
                 self.measured.append((host.name, args[0].step, below, len(host.ledger.applied) - below))
             return method(host, *args, **settings)

@@ -183,11 +183,11 @@ def test_a_record_that_changed_is_damage(whole: Path, tmp_path: Path, written: b
 @pytest.mark.parametrize(
     "change",
     [
-        "strands SET last = last + 1",
-        "strands SET bundles = 2",
-        "strands SET skipped = 1",
-        "strands SET updates = 3",
-        "strands SET record = 'text'",
+        "segments SET last = last + 1",
+        "segments SET bundles = 2",
+        "segments SET skipped = 1",
+        "segments SET updates = 3",
+        "segments SET record = 'text'",
         "epochs SET epoch = epoch + 7",
         "epochs SET coefficients = X'00'",
         "epochs SET certificate = X'00'",
@@ -305,7 +305,7 @@ def spoil_schema(path: Path) -> None:
 
 
 def spoil_text(path: Path) -> None:
-    change(path, b"CREATE TABLE strands (number", b"CREATE TABLE strands (n\xcfmber")
+    change(path, b"CREATE TABLE segments (number", b"CREATE TABLE segments (n\xcfmber")
 
 
 @pytest.mark.parametrize("spoil", [spoil_schema, spoil_text])

@@ -43,18 +43,21 @@ def script(subtitle: str) -> list[str]:
 
 
 def closed_run() -> list[str]:
-    """The README's commands that make a closed run, start a host, invite one more, and let it join."""
-    return _commands("### A closed run", 4)
+    """The README's commands that make a closed run and start a host, and those of the page about hosts that invite one
+    more, and let it join."""
+    return [
+        *_commands((ROOT / "README.md").read_text(), "## Several hosts", 2),
+        *_commands(_section(), "## A host that joins later", 2),
+    ]
 
 
 def with_a_relay() -> list[str]:
-    """The README's commands that make a run of two laptops and a server, start the server, and a laptop."""
-    return _commands("### Two laptops", 3)
+    """The commands that make a run of two laptops and a server, start the server, and a laptop."""
+    return _commands(_section(), "## Two laptops", 3)
 
 
-def _commands(heading: str, count: int) -> list[str]:
-    """The blocks of commands of the README below a heading."""
-    text = (ROOT / "README.md").read_text()
+def _commands(text: str, heading: str, count: int) -> list[str]:
+    """The blocks of commands of a page below a heading."""
     begin = text.index(heading)
     blocks = list(BLOCK.finditer(text, begin, re.compile("^##", re.MULTILINE).search(text, begin + 3).start()))  # type: ignore[union-attr]
     assert [block["language"] for block in blocks] == ["sh"] * count

@@ -52,7 +52,7 @@ def test_all_nodes_killed_again_and_again_lose_nothing_of_their_gradients(hosts:
 
 @pytest.mark.long
 def test_nodes_that_take_turns_lose_nothing_when_one_is_killed_or_all(hosts: Hosts):
-    made = hosts.make(4, ring(4), {**GRADIENT, "participants": 2})
+    made = hosts.make(4, ring(4), {**GRADIENT, "participants": 2, "window": "strict"})
     ledger = Ledger(made[0])
     for host in made:
         host.start()

@@ -12,7 +12,7 @@ import pytest
 
 from seedflood.embedded import grammar
 from seedflood.errors import ExitCode
-from seedflood.host.places import told_result
+from seedflood.host.places import read_result
 from seedflood.operations.crowding import CROWDED
 from seedflood.operations.http_address import HTTP_FILE
 
@@ -68,7 +68,7 @@ def is_alive(address):
 
 
 def has_ended(host):
-    return bool(told_result(host.settings.node.state))
+    return bool(read_result(host.settings.node.state))
 
 
 @pytest.mark.parametrize(("mode", "files"), CASES)
@@ -97,6 +97,6 @@ def test_a_crowd_at_both_ports_ends_no_run(hosts, tmp_path, mode, files):
         assert attacked.end() == other.end() == ExitCode.OK
     assert (tmp_path / "export" / "config.json").exists()
     assert (
-        told_result(attacked.settings.node.state)["digest"] == attacked.result()["digest"] == other.result()["digest"]
+        read_result(attacked.settings.node.state)["digest"] == attacked.result()["digest"] == other.result()["digest"]
     )
     assert not any(line.get("level") in ("error", "critical") for line in attacked.events)

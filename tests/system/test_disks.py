@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 PATH = [(0, 1), (1, 2)]
 Spoil = Callable[[Path], None]
-RUN = {"steps": 160, "refresh_period": 24}
-GRADIENT = {"estimate": "gradient", "steps": 120, "refresh_period": 16}
+RUN = {"steps": 160, "refresh_period": 24, "window": "strict"}
+GRADIENT = {"estimate": "gradient", "steps": 120, "refresh_period": 16, "window": "strict"}
 """By Adam, in strict windows."""
 
 

@@ -72,7 +72,7 @@ def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(ho
 def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_else(hosts: Hosts):
     """By Adam, so in strict windows: those of a run begin together. One that was never here comes when it is over."""
     steps, period = 150, 48
-    run = {"estimate": "gradient", "steps": steps, "refresh_period": period, "clients": 3}
+    run = {"estimate": "gradient", "steps": steps, "refresh_period": period, "clients": 3, "window": "strict"}
     made = hosts.make(4, [*ring(3), (3, 0)], run, {"then": "serve"})
     for host in made[:3]:
         host.start()
@@ -87,9 +87,9 @@ def test_under_gradients_a_late_comer_pulls_sums_of_closed_epochs_and_little_els
     finish(made)
     (late,) = check_replays(made[3:])
     assert (late.closed_epochs, late.updates) == (steps // period, 3 * (steps % period))
-    told = 3 * (steps % period) * trainer.telling.size + late.closed_epochs * trainer.replica.epoch_bytes
+    told = 3 * (steps % period) * trainer.compression.size + late.closed_epochs * trainer.replica.epoch_bytes
     assert ready["pull_bytes"] < told + 30_000
-    assert ready["pull_bytes"] < 3 * steps * trainer.telling.size / 2
+    assert ready["pull_bytes"] < 3 * steps * trainer.compression.size / 2
 
 
 def compacted(host: Host) -> int:

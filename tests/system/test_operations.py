@@ -163,7 +163,7 @@ async def test_many_who_look_at_once_do_not_hold_the_node_up(hosts):
 
 
 def test_what_a_running_node_has_learned_is_read_beside_it_and_equal_on_hosts_of_equal_steps(hosts):
-    a, b = hosts.make(2, [(0, 1)], {"steps": 60, "estimate": "gradient"}, {"then": "serve"})
+    a, b = hosts.make(2, [(0, 1)], {"steps": 60, "estimate": "gradient", "window": "strict"}, {"then": "serve"})
     for host in (a, b):
         host.start()
     a.wait_for("progress", step=12)

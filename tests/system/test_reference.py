@@ -45,7 +45,7 @@ def run(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         data,
     ]
     arguments += ["--steps", str(STEPS), "--folder", str(folder), "--export", str(folder.parent / "export")]
-    arguments += ["--evaluate-every", "0", "--set", "node.evaluate_examples=0"]
+    arguments += ["--evaluate-every", "0", "--set", "node.evaluate_examples=0", "--set", "run.seedflood.window=strict"]
     arguments += ["--json"]
     ran = run_command(*arguments)
     assert ran.returncode == 0, ran.stderr

@@ -27,7 +27,7 @@ def test_in_bounded_windows_the_others_go_on_without_a_suspended_node(hosts: Hos
 
 
 def test_in_strict_windows_the_others_say_for_whom_they_wait_and_go_on_with_it(hosts: Hosts):
-    a, b, c = made = hosts.make(3, ring(3), {"steps": 100})
+    a, b, c = made = hosts.make(3, ring(3), {"steps": 100, "window": "strict"})
     for host in made:
         host.start()
     c.wait_for("progress", step=20)

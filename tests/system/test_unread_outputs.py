@@ -14,7 +14,7 @@ import pytest
 
 from seedflood.embedded import grammar
 from seedflood.errors import ExitCode
-from seedflood.host.places import RESULT_FILE, told_result
+from seedflood.host.places import RESULT_FILE, read_result
 from seedflood.operations.http_address import HTTP_FILE
 
 XOFF = b"\x13"
@@ -88,7 +88,7 @@ def test_a_node_whose_log_nobody_reads_is_alive_ends_its_run_and_hears_sigterm(h
     wait_for(node.process, state / HTTP_FILE)
     assert is_alive(state)
     wait_for(node.process, state / RESULT_FILE)
-    while not told_result(state):
+    while not read_result(state):
         assert is_alive(state)
     node.process.send_signal(signal.SIGTERM)
     assert node.end() == ExitCode.OK
@@ -102,7 +102,7 @@ def test_a_strict_run_goes_on_though_nobody_reads_one_of_its_hosts(hosts, undo, 
     read.start()
     assert read.end() == ExitCode.OK
     assert node.end() == ExitCode.OK
-    assert told_result(unread.settings.node.state)["digest"] == read.result()["digest"]
+    assert read_result(unread.settings.node.state)["digest"] == read.result()["digest"]
 
 
 @pytest.mark.parametrize("kind", [TERMINAL_LONG, PIPE_LONG])
@@ -115,7 +115,7 @@ def test_gasloc_goes_on_though_nobody_reads_one_of_its_hosts(hosts, undo, kind, 
     read.start()
     assert read.end() == ExitCode.OK
     assert node.end() == ExitCode.OK
-    assert told_result(unread.settings.node.state)["digest"] == read.result()["digest"]
+    assert read_result(unread.settings.node.state)["digest"] == read.result()["digest"]
 
 
 @pytest.mark.parametrize("kind", ["terminal", PIPE_LONG])

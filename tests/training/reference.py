@@ -38,7 +38,7 @@ from seedflood.training.objectives.batches import Batch, LabelledBatch, TextBatc
 from seedflood.training.objectives.classification import Classification
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.objectives.objective import Objective
-from seedflood.training.rows import rows_in_memory
+from seedflood.training.rows import Splits, Table, rows_in_memory
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.shards import parse_shard
@@ -132,8 +132,8 @@ def make_task(
     shard: str | None = None,
 ) -> Task:
     """A task of rows in memory."""
-    rows = rows_in_memory(train, "training rows"), rows_in_memory(validation, "validation rows")
-    return Task(make_encoder(settings.objective, tokenizer, form), rows[0], rows[1], settings, parse_shard(shard))
+    splits = Splits(Table(rows_in_memory(train, "training rows")), Table(rows_in_memory(validation, "validation rows")))
+    return Task(make_encoder(settings.objective, tokenizer, form), splits, settings, parse_shard(shard))
 
 
 def direction(subspace: Subspace, epoch: int, seed: int, index: int, basis: SlotBasis | None = None) -> Tensor:
@@ -182,7 +182,7 @@ def dense_weights(
             epoch = update.step // refresh_period
             seed = probe_seed(subspace.run_seed, update.origin, update.step)
             z = direction(subspace, epoch, seed, index, bases[epoch])
-            weight -= rate * root(update.step) * update.told[1] * 2.0**-20 * z
+            weight -= rate * root(update.step) * update.value[1] * 2.0**-20 * z
         weights[name] = weight
     return weights
 

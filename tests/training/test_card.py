@@ -3,7 +3,7 @@ import tomllib
 import pytest
 
 from seedflood.config import CARD_FILE, RunSettings
-from seedflood.training.card import Learned, model_card, told_objective
+from seedflood.training.card import Learned, model_card, named_objective
 
 
 def card_of(run, **figures):
@@ -50,4 +50,9 @@ def test_a_card_says_what_the_base_model_of_a_continued_run_is():
 @pytest.mark.parametrize("settings", ["run.objective = 5", "run = [", "a = " + "[" * 5000 + "]" * 5000, ""])
 def test_a_strange_card_tells_no_objective(settings, tmp_path):
     (tmp_path / CARD_FILE).write_text(f"# x\n\n```toml\n{settings}\n```\n")
-    assert told_objective(tmp_path) == {}
+    assert named_objective(tmp_path) == {}
+
+
+def test_a_card_names_the_task_though_it_is_the_default(tmp_path):
+    (tmp_path / CARD_FILE).write_text(card_of(RunSettings.of()))
+    assert named_objective(tmp_path) == {"task": RunSettings.of().objective.task}

@@ -22,7 +22,7 @@ from seedflood.training.chat import (
 )
 from seedflood.training.files import read_file
 from seedflood.training.formats import ChatFormat
-from seedflood.training.rows import Row
+from seedflood.training.rows import Row, Splits, Table
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
 
@@ -52,12 +52,16 @@ CALLING = [
 ]
 
 
+def task_of(encoder, rows):
+    return Task(encoder, Splits(Table(rows), Table(rows)), RunSettings(), Shard())
+
+
 def encoder_of(family, length_max=10_000, **options):
     return ChatEncoder(tokenizer_of((TEMPLATES / f"{family}.jinja").read_text(), **options), ChatFormat(), length_max)
 
 
 def marked(family, messages, **columns):
-    return marked_text(encoder_of(family).mark(Row({"messages": messages, **columns}, "rows", 1)))
+    return marked_text(encoder_of(family).render(Row({"messages": messages, **columns}, "rows", 1)))
 
 
 CHATS = {
@@ -158,7 +162,7 @@ def test_a_template_that_adds_arguments_to_text_gets_them_as_json(messages):
     """As that of DeepSeek R1."""
     template = (TEMPLATES / "deepseek.jinja").read_text().replace("arguments | tojson", "arguments")
     encoder = ChatEncoder(tokenizer_of(template), ChatFormat(), 10_000)
-    assert marked_text(encoder.mark(Row({"messages": messages}, "rows", 1))) == CALLS["deepseek"]
+    assert marked_text(encoder.render(Row({"messages": messages}, "rows", 1))) == CALLS["deepseek"]
 
 
 def test_arguments_that_are_no_json_or_not_there_are_told_as_they_are():
@@ -203,7 +207,7 @@ def test_calls_that_cannot_be_read_are_refused(message, problem):
 )
 def test_tools_are_told_as_what_is_read_if_the_template_writes_them(family, read, unused):
     rows = [Row({"id": 1, "messages": CALLING, "tools": TOOLS}, "rows", 1)]
-    told = Task(encoder_of(family), rows, rows, RunSettings(), Shard()).describe()
+    told = task_of(encoder_of(family), rows).describe()
     assert (told["columns"], told["unused"]) == (read, unused)
 
 
@@ -276,7 +280,7 @@ def encoder_by(template, **options):
 
 
 def marked_by(template, messages, **columns):
-    return marked_text(encoder_by(template).mark(Row({"messages": messages, **columns}, "rows", 1)))
+    return marked_text(encoder_by(template).render(Row({"messages": messages, **columns}, "rows", 1)))
 
 
 def test_a_call_whose_end_cannot_be_told_is_refused():
@@ -315,7 +319,7 @@ CHATML = (
 
 
 def remarks_by(encoder, messages, **columns):
-    return encoder.mark(Row({"messages": messages, **columns}, "rows", 1)).remarks
+    return encoder.render(Row({"messages": messages, **columns}, "rows", 1)).remarks
 
 
 def test_marks_around_the_content_alone_are_widened_to_the_end_of_the_turn():
@@ -378,7 +382,7 @@ def test_an_end_that_is_no_token_is_told_before_training():
     assert encoder.is_endless
     assert end_tokens(encoder.tokenizer) == []
     row = Row({"messages": CHAT}, "rows", 1)
-    told = understood(Task(encoder, [row], [row], RunSettings(), Shard()).describe())
+    told = understood(task_of(encoder, [row]).describe())
     assert r"; the model will not learn to end an answer: its chat template ends none with a token of its" in told
     assert "<|done|>" in told
 
@@ -427,7 +431,7 @@ def test_a_content_that_the_template_changes_is_refused():
 
 def test_reasoning_of_earlier_turns_is_left_out_as_models_are_asked_and_counted():
     rows = [Row({"messages": [*one, *CHAT[3:]]}, "rows", 1) for one in (CHAT[1:3], THINKING[:2])]
-    told = understood(Task(encoder_of("qwen3"), rows, rows, RunSettings(), Shard()).describe())
+    told = understood(task_of(encoder_of("qwen3"), rows).describe())
     assert "; reasoning of 1 of 2 rows is left out by the template" in told
 
 

@@ -143,6 +143,13 @@ def test_completions_that_are_called_good_or_bad_are_not_all_learned_unasked(gue
     assert guess(*rows, task="completion") == {}
 
 
+def test_an_empty_completion_is_refused_before_any_host_runs_unless_it_is_left_out(guess):
+    rows = [{"prompt": "a", "completion": "b"}, {"prompt": "c", "completion": " "}]
+    with pytest.raises(DataError, match=r'line \d: nothing in column "completion"'):
+        guess(*rows)
+    assert guess(rows[0], {**rows[1], "train": False}) == {"task": "completion"}
+
+
 @pytest.mark.parametrize("missing", [None, "", float("nan")])
 def test_a_row_without_a_label_is_named(guess, missing):
     rows = [{"text": f"row {n}", "label": ("bad", "good")[n % 2]} for n in range(8)]

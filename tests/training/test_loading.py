@@ -15,9 +15,17 @@ from seedflood.training.files import read_file
 from seedflood.training.guessing import guess_objective
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import digest_model, export_model, load_model, with_tokens
+from seedflood.training.rows import Splits
+from seedflood.training.shards import Shard
 from seedflood.training.tasks import task_of_rows
 
 RUN = RunSettings.of(model="embedded", task="embedded")
+
+
+def task_of(settings, tokenizer, file):
+    """All rows of a file, to evaluate on."""
+    table = read_file(file)
+    return task_of_rows(settings, tokenizer, Splits(table, table), Shard(), VOCABULARY)
 
 
 @pytest.fixture
@@ -128,7 +136,7 @@ def test_a_token_that_the_model_does_not_know_is_refused(rows):
     with pytest.raises(ModelError, match=rf"token \d+ .one., and the model knows {VOCABULARY}: take the tokenizer"):
         load_rows(tiny_settings(**PROMPTED), NodeSettings(data=str(rows)), base).describe()
     with pytest.raises(ModelError, match="take the tokenizer that the model was trained with"):
-        task_of_rows(tiny_settings(**PROMPTED), base.tokenizer, read_file(rows), VOCABULARY).validation_examples  # noqa: B018
+        task_of(tiny_settings(**PROMPTED), base.tokenizer, rows).validation_examples  # noqa: B018
 
 
 def named_rows(path, names):
@@ -151,7 +159,7 @@ def test_a_table_that_counts_labels_in_another_order_than_the_run_is_refused(tmp
     with pytest.raises(DataError, match=problem):
         guess_objective(str(tmp_path), PROMPTED)
     with pytest.raises(DataError, match=problem):
-        task_of_rows(settings, base.tokenizer, read_file(tmp_path / f"{split}.parquet"), VOCABULARY)
+        task_of(settings, base.tokenizer, tmp_path / f"{split}.parquet")
 
 
 def test_names_of_labels_that_are_no_label_words_may_be_any(tmp_path):

@@ -13,7 +13,6 @@ from seedflood.training.encoding import PromptEncoder, TextEncoder
 from seedflood.training.formats import CompletionFormat, PromptFormat, TextFormat, choose_format
 from seedflood.training.gasloc.packing import pack, pack_marked
 from seedflood.training.generation import Wish, write_on
-from seedflood.training.marking import CompletionEncoder
 from seedflood.training.models import prepare_model
 from seedflood.training.rewarding import RewardEncoder
 from seedflood.training.rows import rows_in_memory
@@ -91,7 +90,7 @@ def test_a_tokenizer_that_has_no_beginning_ends_texts_once(text):
 @pytest.mark.parametrize("begin", ["", "<s>"])
 @pytest.mark.parametrize("end", ["", "</s>", "</s>\n", " </s>"])
 def test_a_completion_has_one_beginning_and_one_end(tokenizer, begin, end):
-    encoder = CompletionEncoder(tokenizer, CompletionFormat("{text}", "more"), 99)
+    encoder = TextEncoder(tokenizer, CompletionFormat("{text}", "more"), 99)
     given = rows(f"{begin}ab ", more=f"c{end}")
     (example,) = encoder.encode(given)
     assert encoder.show(example).removeprefix("<s>") in ("ab ⟦c</s>⟧", "ab ⟦c </s>⟧")

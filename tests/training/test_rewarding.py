@@ -31,9 +31,9 @@ def encoded(row, tokenizer=None, length_max=32, **said):
 def test_a_prompt_stands_as_the_template_writes_it_and_the_answer_is_for_the_score_alone():
     row = {"question": "a b", "hint": "c", "right": 12}
     example = encoded(row, template="{question} {hint} ", label_column="right")
-    assert example.prompt == "a b c "
+    assert example.source.text == "a b c "
     assert example.tokens == (2, 3, 4)
-    assert example.columns == {**row, "answer": 12}
+    assert example.source.columns == {**row, "answer": 12}
 
 
 def test_a_prompt_that_leaves_no_room_for_a_text_loses_its_beginning():
@@ -50,8 +50,8 @@ def test_a_model_without_room_for_any_prompt_is_refused():
 def test_messages_are_written_by_the_template_of_the_model_up_to_where_the_assistant_begins():
     tokenizer = tokenizer_of(TEMPLATE)
     example = encoded({"prompt": ASKED, "answer": "x"}, tokenizer, length_max=512)
-    assert example.prompt == tokenizer.apply_chat_template(ASKED, tokenize=False, add_generation_prompt=True)
-    assert tokenizer.decode(example.tokens) == example.prompt
+    assert example.source.text == tokenizer.apply_chat_template(ASKED, tokenize=False, add_generation_prompt=True)
+    assert tokenizer.decode(example.tokens) == example.source.text
 
 
 def test_messages_need_a_model_that_was_made_for_chats():

@@ -36,6 +36,11 @@ def prompted(**changes):
     return tiny_settings(task="prompted", template="{text} it was", label_words=("bad", "good"), **changes)
 
 
+def lines(task):
+    """Which rows a host trains on."""
+    return [row.line for row in task.train_rows]
+
+
 def words(tokens):
     return " ".join(WORDS[token] for token in tokens)
 
@@ -43,7 +48,7 @@ def words(tokens):
 def test_a_row_becomes_the_prompt_with_its_columns_stripped():
     example = make(validation=[{"text": " film . ", "label": 1}]).validation_examples[0]
     assert words(example.tokens) == "film . it was"
-    assert example.label == 1
+    assert example.source.label == 1
 
 
 def test_a_long_prompt_loses_its_beginning():
@@ -88,7 +93,7 @@ def test_a_batch_holds_tokens_lengths_and_labels():
 @given(origin=st.integers(0, 2**64 - 1), size=st.integers(1, 90))
 def test_batches_walk_through_permutations_of_the_shard(origin, size):
     task = make(shard="2/3", batch_size=size)
-    rows = len(task.row_indices)
+    rows = len(task.train_rows)
     walk = [place for step in range(1 + 3 * rows // size) for place in task.positions(origin, step)]
     for start in range(0, len(walk) - rows + 1, rows):
         assert sorted(walk[start : start + rows]) == list(range(rows))
@@ -102,16 +107,24 @@ def test_batches_differ_between_origins_run_seeds_and_passes():
 
 @pytest.mark.parametrize("count", [1, 3, 16])
 def test_shards_are_disjoint_differ_by_one_row_at_most_and_cover_the_rows_of_the_run(count):
-    shards = [make(shard=f"{k}/{count}", train_examples=30).row_indices for k in range(1, count + 1)]
+    shards = [lines(make(shard=f"{k}/{count}", train_examples=30)) for k in range(1, count + 1)]
     together = [row for shard in shards for row in shard]
     assert len(set(together)) == len(together) == 30
-    assert set(together) == set(make(train_examples=30).row_indices)
+    assert set(together) == set(lines(make(train_examples=30)))
     assert max(map(len, shards)) <= min(map(len, shards)) + 1
 
 
 def test_more_shards_than_rows_are_refused():
     with pytest.raises(DataError, match=r"the rows to train \(40\) cannot be shared by 41 nodes"):
         make(shard="41/41")
+
+
+def test_the_task_of_another_share_is_the_one_that_its_host_has():
+    task, other = (make(shard=f"{k}/2", batch_size=4, train_examples=30) for k in (1, 2))
+    of_other = task.of_shard(other.shard)
+    assert lines(of_other) == lines(other) != lines(task)
+    assert of_other.batch(7, 3).tokens_BT.equal(other.batch(7, 3).tokens_BT)
+    assert of_other.digest() == task.digest()
 
 
 def test_label_words_that_begin_with_the_same_token_are_refused():
@@ -168,7 +181,7 @@ def test_an_empty_file_is_refused(tmp_path):
 @pytest.mark.parametrize("labels", [("good", False), (1.0, 0.0), ("1.0", "0"), (True, "bad")])
 def test_labels_may_be_the_words_themselves_or_booleans_or_whole_floats(labels):
     task = make(validation=[{"text": "a", "label": one} for one in labels])
-    assert [example.label for example in task.validation_examples] == [1, 0]
+    assert [example.source.label for example in task.validation_examples] == [1, 0]
 
 
 @pytest.mark.parametrize("labels", [("3", "1"), (3, 1), (3.0, 1.0), ("3.0", "1")])
@@ -221,7 +234,7 @@ def test_a_prompted_task_needs_template_and_label_words():
 
 
 def test_settings_know_which_tasks_have_rows_of_their_own():
-    assert {*get_args(TaskName)} - {*WITHOUT_ROWS} == {*BUILT_IN}
+    assert {*get_args(TaskName)} - {*WITHOUT_ROWS} == {*BUILT_IN, "own"}
 
 
 def test_blank_texts_are_left_out_and_a_single_token_is_learned_with_the_end_of_its_text():

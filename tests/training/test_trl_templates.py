@@ -135,7 +135,7 @@ def row_of(kind):
 
 
 def mark(encoder, kind):
-    return encoder.mark(row_of(kind))
+    return encoder.render(row_of(kind))
 
 
 def learned(marked):

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
-from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, tellable
+from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held, sendable
 from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
@@ -22,8 +22,8 @@ from seedflood.protocol.seedflood.messages import (
     FrontierDigest,
     ReplicaDigest,
     Standing,
-    Told,
     Updates,
+    UpdateValue,
     Vote,
     Votes,
 )
@@ -55,7 +55,7 @@ probes = st.tuples(st.integers(0, LOSS_MAX), st.integers(-SCALAR_MAX, SCALAR_MAX
 
 
 @st.composite
-def bundles(draw: st.DrawFn, told: st.SearchStrategy[Told] = probes) -> Bundle:
+def bundles(draw: st.DrawFn, told: st.SearchStrategy[UpdateValue] = probes) -> Bundle:
     step = draw(steps)
     return Bundle(
         draw(u64),
@@ -66,7 +66,7 @@ def bundles(draw: st.DrawFn, told: st.SearchStrategy[Told] = probes) -> Bundle:
     )
 
 
-def batches(told: st.SearchStrategy[Told]) -> st.SearchStrategy[Updates]:
+def batches(told: st.SearchStrategy[UpdateValue]) -> st.SearchStrategy[Updates]:
     return st.lists(bundles(told), min_size=1, max_size=8).map(lambda some: Updates(tuple(some)))
 
 
@@ -409,7 +409,7 @@ def test_the_largest_roster_fits_a_first_frame_beside_the_largest_frontier_and_s
         Held(origin << 40, 500, tuple((k << 20, (k << 20) + (1 << 19)) for k in range(1, 1000)))
         for origin in range(500)
     )
-    first = encode(Hello(bytes(32), bytes(32), one, (one,) * 300, tellable(frontier), roster=roster))[0]
+    first = encode(Hello(bytes(32), bytes(32), one, (one,) * 300, sendable(frontier), roster=roster))[0]
     assert 800_000 < len(first) < codec.HELLO_BYTES_MAX
     assert decode(first).roster == roster
 
@@ -451,7 +451,7 @@ def test_a_frontier_too_large_for_a_frame_claims_less() -> None:
     (frame,) = encode(Pull(1, frontier))
     pull = decode(frame)
     assert isinstance(pull, Pull)
-    assert pull.frontier == tellable(frontier) != frontier
+    assert pull.frontier == sendable(frontier) != frontier
 
 
 def test_a_frontier_with_more_ranges_of_an_origin_than_peers_accept_claims_the_first_of_them() -> None:

@@ -10,20 +10,24 @@ import typer
 from seedflood import VERSION
 from seedflood.cli.continuing import continue_run
 from seedflood.cli.diagnosing import doctor
+from seedflood.cli.epilogs import EXIT_CODES, add_command, example
 from seedflood.cli.founding import init, invite, join, keygen
 from seedflood.cli.learned import evaluate, export, generate, replay
 from seedflood.cli.options import (
     DATA_HELP,
-    EPILOG,
     TASK_HELP,
+    BatchSizeOption,
     EstimateOption,
     JsonOption,
+    LearningRateOption,
     PeersOption,
+    RankOption,
     SetOption,
     VersionOption,
     parse_overrides,
     say,
     table_console,
+    tables_of,
     typed,
     with_guess,
 )
@@ -55,18 +59,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Hosts fine-tune one language model together, by messages of a few bytes. "
     "`seedflood-node --peers peers.toml` runs one host; these commands are for everything around it.",
-    epilog=EPILOG,
+    epilog=f"\n{EXIT_CODES}{example('seedflood local --nodes 4 --estimate gradient')}",
 )
-config_app = typer.Typer(no_args_is_help=True, help="Look at settings without running anything.")
+config_app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at settings without running anything.",
+    epilog=f"\n{example('seedflood config check --peers peers.toml')}",
+)
 app.add_typer(config_app, name="config")
 app.add_typer(roster_app, name="roster")
-roster_app.command()(invite)
-for command in (keygen, init, join, evaluate, generate, export, replay, status, peers, trace, events, doctor):
-    app.command()(command)
-app.command("continue")(continue_run)
 
 
-@node_app.command(epilog=EPILOG)
 def run_node(
     peers: PeersOption = Path("peers.toml"),
     name: Annotated[str | None, typer.Option(help="Name of this host ([node] name).")] = None,
@@ -82,6 +85,10 @@ def run_node(
     Settings come from FILE, then SEEDFLOOD__SECTION__KEY in the environment, then the options here. The node redials
     neighbours that are down for ever; SIGTERM makes it leave in peace, SIGHUP read the peers again. When the run has
     ended it prints one JSON object and exits.
+
+    Example:
+
+        seedflood-node --peers peers.toml
     """
     given = {"name": name, "listen": listen, "state": state, "data": data, "device": device}
     flags = parse_overrides(overrides)
@@ -102,7 +109,6 @@ def run_node(
     raise typer.Exit(run_process(settings, lambda: load_settings(peers, flags)))
 
 
-@app.command(epilog=EPILOG)
 def relay(
     peers: PeersOption = Path("peers.toml"),
     name: Annotated[str | None, typer.Option(help="Name of this relay ([node] name).")] = None,
@@ -115,11 +121,14 @@ def relay(
 
     The same as `seedflood-node` with `[node] role = "relay"`. It ends when all hosts have ended the run, or stays with
     `[node] then = "serve"`.
+
+    Example:
+
+        seedflood relay --peers peers.toml
     """
     run_node(peers, name, listen, state, overrides=[*(overrides or ()), "node.role=relay"])
 
 
-@app.command()
 def local(
     nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,
     relays: Annotated[int, typer.Option(min=0, help="How many of them, the last ones, only relay.")] = 0,
@@ -131,6 +140,9 @@ def local(
         int | None, typer.Option(min=1, help="Length of the run (400; 48 by gradients, 100 by reward).")
     ] = None,
     estimate: EstimateOption = None,
+    rank: RankOption = None,
+    learning_rate: LearningRateOption = None,
+    batch_size: BatchSizeOption = None,
     train_examples: Annotated[int, typer.Option(help="Training rows, split over the nodes.")] = 1024,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 1,
     evaluate_every: Annotated[
@@ -145,17 +157,21 @@ def local(
 
     Each daemon is a process of its own with its own key, journal and share of the rows, linked over loopback.
 
-    Example:
+    Examples:
 
-        seedflood local --nodes 4 --topology ring --model ./opt-125m --task sst2 --data ./sst2 --steps 400
+        seedflood local --nodes 4 --topology ring --steps 250
+
+        seedflood local --model ./opt-125m --data ./rows.csv --estimate gradient
+
+        seedflood local --estimate gradient --rank 8 --learning-rate 0.01
     """
     from seedflood.cluster.display import EXACT_MODE, is_sound, show_result
     from seedflood.cluster.local import run_cluster
     from seedflood.cluster.plan import ClusterPlan
 
     flags = with_guess(parse_overrides(overrides), task, data, nodes - relays)
-    if estimate is not None:
-        flags = merge({"run": {"seedflood": {"estimate": estimate}}}, flags)
+    of_options = tables_of(flags["run"].get("mode"), estimate, rank, learning_rate, batch_size)
+    flags["run"] = merge(of_options, flags["run"])
     if steps is None:
         told = flags["run"]
         chosen = "reward" if told["objective"].get("task") == "reward" else told.get("seedflood", {}).get("estimate")
@@ -209,9 +225,13 @@ def _check_score(objective: ObjectiveSettings, *, runs_code: bool = True) -> Non
         make_scorer(objective.score, objective.score_sha256)
 
 
-@config_app.command("check")
 def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
-    """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78."""
+    """Says whether a peers.toml can be used, and which run it belongs to. Exits with 0 or 78.
+
+    Example:
+
+        seedflood config check --peers peers.toml
+    """
     settings = load_settings(peers, parse_overrides(overrides))
     check_settings(settings)
     _check_own_score(settings)
@@ -220,9 +240,13 @@ def check_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption =
     say(f"{peers} is valid: run {settings.run.name}, id {settings.run.shown_id()}")
 
 
-@config_app.command("show")
 def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = None) -> None:
-    """Prints all settings as they combine, as JSON: of peers.toml, if there is one, environment, --set and defaults."""
+    """Prints all settings as they combine, as JSON: of peers.toml, if there is one, environment, --set and defaults.
+
+    Example:
+
+        seedflood config show --peers peers.toml --set run.seedflood.rank=8
+    """
     is_there = peers != Path("peers.toml") or peers.exists()
     settings = load_settings(peers if is_there else None, parse_overrides(overrides))
     say(json.dumps(settings.model_dump(mode="json"), indent=2))
@@ -231,3 +255,16 @@ def show_config(peers: PeersOption = Path("peers.toml"), overrides: SetOption = 
 @app.callback()
 def _describe(_version: VersionOption = None) -> None:
     pass
+
+
+OF_HOSTS = (init, join, relay, status, peers, trace, events, doctor, replay)
+OF_MODELS = (evaluate, generate, export)
+
+add_command(node_app, run_node, begin=EXIT_CODES)
+add_command(app, local)
+for one in (*OF_HOSTS, *OF_MODELS, keygen):
+    add_command(app, one, begin=EXIT_CODES if one is relay else "")
+add_command(app, continue_run, "continue")
+add_command(config_app, check_config, "check")
+add_command(config_app, show_config, "show")
+add_command(roster_app, invite)

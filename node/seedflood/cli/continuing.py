@@ -33,7 +33,7 @@ from seedflood.config import (
 )
 from seedflood.errors import ConfigError, UsageError
 from seedflood.founding.plan import PEERS_FILE, STATE_FOLDER, explain, write_text
-from seedflood.host.places import KEY_FILE, ROSTER_FILE, told_result
+from seedflood.host.places import KEY_FILE, ROSTER_FILE, read_result
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
 NEXT_FOLDER, MODEL_FOLDER = "next", "model"
@@ -65,7 +65,7 @@ def continue_run(
 
         seedflood continue peers.toml --steps 100 --data ./more.jsonl
 
-        seedflood continue peers.toml --task sst2 --set run.mode=seedflood --set run.seedflood.estimate=gradient
+        seedflood continue peers.toml --task sst2 --set run.mode=seedflood
     """
     given = parse_overrides(overrides)
     if set(given) - {"run"}:
@@ -87,7 +87,7 @@ def _continue(file: Path, out: Path, task: str | None, data: str | None, changes
     if not file.exists():
         raise UsageError(f"{file} does not exist; name the settings of a host: seedflood continue PEERS.TOML.")
     before = load_settings(file)
-    if not told_result(before.node.state):
+    if not read_result(before.node.state):
         raise ConfigError(
             f"run {before.run.name} has not ended here: start the node, {typed('seedflood-node')} --peers {file}, and "
             "continue when it has."
@@ -147,12 +147,12 @@ def _next_run(before: Settings, task: str | None, changes: Mapping[str, Any]) ->
     return merge({"name": before.run.name}, told, {"model": f"run-{before.run.shown_id()}"}, changes)
 
 
-def _objective_of(data: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _objective_of(data: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """`[run.objective]`, with what is guessed of the rows. Raises SeedfloodError if they do not fit."""
     from seedflood.training.sources import check_place_of_rows  # not every host has what training needs
 
     check_place_of_rows(divide_data(data)[0])
-    return merge(guessed(data, said), said)
+    return merge(guessed(data, given), given)
 
 
 def _exported(before: Settings) -> Path:

@@ -48,12 +48,12 @@ def main() -> None:
                 return node_main()
         os.close(node["stderr"])
         numbers[pid] = number
-        _tell(facts, number, "pid", pid)
+        _write(facts, number, "pid", pid)
     is_over = False
     while numbers:
         heard = signal.sigtimedwait(BLOCKED, LOOK_SECONDS)
         while numbers and (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            _tell(facts, numbers.pop(ended[0]), "code", os.waitstatus_to_exitcode(ended[1]))
+            _write(facts, numbers.pop(ended[0]), "code", os.waitstatus_to_exitcode(ended[1]))
         if not is_over and (os.getppid() != parent or (heard and heard.si_signo == signal.SIGTERM)):
             is_over = True
             for pid in numbers:
@@ -100,7 +100,7 @@ def _open_stdout(node: dict[str, Any]) -> int:
     return os.open(node["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
-def _tell(facts: int, number: int, what: str, value: int) -> None:
+def _write(facts: int, number: int, what: str, value: int) -> None:
     with contextlib.suppress(BrokenPipeError):  # nobody watches any more
         os.write(facts, f"{json.dumps([number, what, value])}\n".encode())
 

@@ -6,7 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from seedflood.cli.options import TASK_HELP, EstimateOption, SetOption, guessed, parse_overrides, say, typed
+from seedflood.cli.options import (
+    TASK_HELP,
+    BatchSizeOption,
+    EstimateOption,
+    LearningRateOption,
+    RankOption,
+    SetOption,
+    guessed,
+    parse_overrides,
+    say,
+    tables_of,
+    typed,
+)
 from seedflood.config import EMBEDDED, detach, divide_data, merge, read_layer
 from seedflood.errors import UsageError
 from seedflood.host.places import ROSTER_FILE
@@ -43,6 +55,9 @@ def init(
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the run ([run] steps).")] = None,
     estimate: EstimateOption = None,
+    rank: RankOption = None,
+    learning_rate: LearningRateOption = None,
+    batch_size: BatchSizeOption = None,
     run: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Takes [run] from this peers.toml (default: a short first run).")
     ] = None,
@@ -63,7 +78,7 @@ def init(
 
         seedflood init ada bob --relay server=10.0.0.3:7070
 
-        seedflood init alpha=10.0.0.1:7070 beta gamma --model facebook/opt-125m --data ./rows.csv --estimate gradient
+        seedflood init alpha=10.0.0.1:7070 beta --model gpt2 --data ./rows
     """
     from seedflood.founding import plan
 
@@ -73,7 +88,9 @@ def init(
     layers = [read_layer(run, "name a peers.toml with --run").get("run", {}) if run is not None else {}]
     layers += [{key: value for key, value in (("mode", mode), ("model", model), ("steps", steps)) if value is not None}]
     layers += [{} if task is None else {"objective": {"task": task}}]
-    layers += [{} if estimate is None else {"seedflood": {"estimate": estimate}}, given.get("run", {})]
+    set_by_key = given.get("run", {})
+    named = merge(*layers, set_by_key).get("mode")
+    layers += [tables_of(named, estimate, rank, learning_rate, batch_size), set_by_key]
     tables, planned = merge(*layers), plan.parse_hosts(hosts, relay or ())
     if data not in (None, EMBEDDED):
         tables = _with_task(tables, data)
@@ -87,7 +104,11 @@ def init(
     say(f"{out / ROSTER_FILE}, {out / plan.NEWCOMER_FILE}: to invite more hosts, later")
     if data is not None and not Path(data).is_absolute() and Path(divide_data(data)[0]).exists():
         say(f"{data}: each host looks for its rows there, beside its {plan.PEERS_FILE}")
-    say(f"then, in the folder on each host: {typed('seedflood-node')} --peers {plan.PEERS_FILE}")
+    if tables.get("objective", {}).get("task") == "own":
+        called = f'seedflood.join(model, "{plan.PEERS_FILE}")'
+        say(f"then, in the folder on each host: start your script, which calls {called}")
+    else:
+        say(f"then, in the folder on each host: {typed('seedflood-node')} --peers {plan.PEERS_FILE}")
     if relay:
         say(f"on a relay: {typed('seedflood')} relay --peers {plan.PEERS_FILE}")
 
@@ -144,7 +165,7 @@ def join(
 
     Example:
 
-        seedflood join 10.0.0.1:7171/4hjxq2m7r6wvt3kcbz5ynd8gfe/k7qv3zj2xw6mhc4rtb5ngd8yfa
+        seedflood join CODE
     """
     from seedflood.founding.enrolling import join_run
 

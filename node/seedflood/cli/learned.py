@@ -34,7 +34,7 @@ from seedflood.config import (
     merge,
 )
 from seedflood.errors import ConfigError, DataError, DivergenceError, UsageError
-from seedflood.training.card import told_objective
+from seedflood.training.card import named_objective
 
 AdapterOption = Annotated[
     Path | None, typer.Option("--adapter", metavar="FOLDER", help="Of --model: with this LoRA adapter (export, PEFT).")
@@ -79,11 +79,9 @@ def evaluate(
 
         seedflood evaluate --model ./opt-125m --task sst2 --data ./sst2
 
-        seedflood evaluate --model ./opt-125m --adapter ./sst2-adapter --task sst2 --data ./test.jsonl
+        seedflood evaluate --model ./opt-125m --adapter ./adapter --task sst2
 
-        seedflood evaluate --peers peers.toml
-
-        seedflood evaluate --peers peers.toml --data ./test.jsonl --set run.objective.label_column=stars
+        seedflood evaluate --peers peers.toml --data ./test.jsonl
     """
     flags = parse_overrides(overrides)
     file = Path(data) if data is not None and Path(data).is_file() else None
@@ -101,6 +99,9 @@ def evaluate(
         flags = {**flags, "run": {key: value for key, value in of_run.items() if key != "objective"}}
     settings = _settings_of(peers, model, flags, adapter)
     read_as = _settings_of(peers, model, {**flags, "run": of_run}, adapter)
+    if file is not None and read_as.run.objective.task == "own":  # what its own rows are, scripts alone know
+        of_run = with_guess({"run": of_run}, None, data)["run"]
+        read_as = _settings_of(peers, model, {**flags, "run": of_run}, adapter)
     if file is None:
         check_folders(settings)
 
@@ -119,7 +120,7 @@ def _with_card(flags: dict[str, Any], task: str | None, data: str | None, folder
     """The overrides of a run, and with them how the rows are read: as somebody says, else as the card of the model in
     the folder does, if they can be, else as is guessed."""
     said = flags.get("run", {}).get("objective", {})
-    of_card = told_objective(folder) if task is None and not said.keys() & READ_BY else {}
+    of_card = named_objective(folder) if task is None and not said.keys() & READ_BY else {}
     if data is None and task is None and "task" not in {**of_card, **said}:
         raise UsageError("name rows with --data, or with --task a task that has its own, as sst2.")
     if of_card:
@@ -152,9 +153,9 @@ def generate(
 
     Examples:
 
-        seedflood generate --model ./opt-125m-sst2 "a gripping , funny film . it was"
+        seedflood generate --model ./opt-125m-sst2 "a gripping film . it was"
 
-        seedflood generate --peers peers.toml --temperature 0.8 --seed 1 < prompt.txt
+        seedflood generate --peers peers.toml --temperature 0.8 < prompt.txt
     """
     settings = _settings_of(peers, model, parse_overrides(overrides), adapter)
     text = _read_prompt(prompt)

@@ -1,6 +1,7 @@
 """Options that several commands share, and what they mean."""
 
 import json
+import math
 import shutil
 import sys
 import sysconfig
@@ -16,18 +17,16 @@ from rich.text import Text
 
 from seedflood import VERSION
 from seedflood.config import EMBEDDED, EstimateName, Settings, divide_data, merge
-from seedflood.errors import UsageError
+from seedflood.errors import ConfigError, UsageError
 from seedflood.terminal import Screen, visible
-
-EPILOG = (
-    "Exit codes: 0 done, 2 usage, 69 cannot bind, 70 internal, 74 disk, 75 try again, 76 other run, 77 removed or "
-    "refused, 78 config."
-)
 
 PIPE_COLUMNS = 240
 
+SEEDFLOOD = "seedflood"
+"""The mode of a run that fine-tunes."""
+
 DATA_HELP = "Rows: a file, a folder or a hub name, perhaps with its splits (ROWS#train,test)"
-TASK_HELP = "embedded, places, sst2, rte, boolq, trec, agnews, prompted, lm, completion, chat or reward."
+TASK_HELP = "embedded, places, sst2, rte, boolq, trec, agnews, prompted, lm, completion, chat, reward or own."
 
 
 def _show_version(wanted: bool) -> None:
@@ -50,7 +49,35 @@ VersionOption = Annotated[
 ]
 EstimateOption = Annotated[
     str | None,
-    typer.Option(help=f"{', '.join(get_args(EstimateName))} ([run.seedflood] estimate).", show_default="two-sided"),
+    typer.Option(
+        help=f"{', '.join(get_args(EstimateName))} ([run.seedflood] estimate).",
+        show_default="two-sided; of reward and own: gradient",
+    ),
+]
+RankOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        help="Rank of the subspace; bytes grow with it ([run.seedflood] rank).",
+        show_default="32; of gradients 16",
+    ),
+]
+LearningRateOption = Annotated[
+    float | None,
+    typer.Option(
+        "--learning-rate",
+        "--lr",
+        callback=lambda rate: _check_rate(rate),
+        help="Size of a step ([run.seedflood] learning_rate).",
+        show_default="by estimate, rank and model",
+    ),
+]
+BatchSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=65_536, help="Rows per host and step ([run] batch_size).", show_default="16; of reward 4 prompts"
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")]
 
@@ -77,9 +104,32 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
     return nested
 
 
+def tables_of(
+    mode: str | None, estimate: str | None, rank: int | None, learning_rate: float | None, batch_size: int | None
+) -> dict[str, Any]:
+    """The tables of a run of this mode that say what these options say. Raises UsageError."""
+    mode = mode or SEEDFLOOD
+    if mode != SEEDFLOOD and (estimate is not None or rank is not None):
+        raise UsageError(f'--estimate and --rank are for mode "{SEEDFLOOD}"; with mode "{mode}" leave them out.')
+    told = {"estimate": estimate, "rank": rank, "learning_rate": learning_rate}
+    table = {key: value for key, value in told.items() if value is not None}
+    tables: dict[str, Any] = {mode: table} if table else {}
+    if batch_size is not None:
+        tables["batch_size"] = batch_size
+    return tables
+
+
+def _check_rate(rate: float | None) -> float | None:
+    if rate is not None and not 0 < rate < math.inf:
+        raise typer.BadParameter(f"it must be a number above 0, and is {rate}")
+    return rate
+
+
 def guessed(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
     """What `[run.objective]` has to say for these rows beside what it says. Rows of a known task that are not here are
     not looked at. Raises SeedfloodError."""
+    if said.get("task") == "own":
+        raise ConfigError('task = "own" takes no rows here: the script of each host brings them; leave --data out.')
     place = Path(divide_data(data)[0])
     if data == EMBEDDED or ("task" in said and not (place.is_file() or (place.is_dir() and any(place.iterdir())))):
         return {}

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from seedflood.cli.epilogs import add_command, example
 from seedflood.cli.options import JsonOption, say, table_console
 from seedflood.errors import ConfigError, UnsettledError, UsageError
 from seedflood.identity import Identity
@@ -20,7 +21,11 @@ from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.swarm.roster import Cut, Entry, Roster
 from seedflood.roster_file import SignedRoster, parse_key, parse_time, read_roster, spell_time, write_roster
 
-roster_app = typer.Typer(no_args_is_help=True, help="Who belongs to a closed run: a list that its operator signs.")
+roster_app = typer.Typer(
+    no_args_is_help=True,
+    help="Who belongs to a closed run: a list that its operator signs.",
+    epilog=f"\n{example('seedflood roster show roster.json')}",
+)
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The roster, roster.json.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the host on the roster.")]
@@ -29,9 +34,13 @@ KeyOption = Annotated[
 ]
 
 
-@roster_app.command("show")
 def show(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Prints who is on a roster, and whether that counts now. Exits with 78 unless its operator has signed it."""
+    """Prints who is on a roster, and whether that counts now. Exits with 78 unless its operator has signed it.
+
+    Example:
+
+        seedflood roster show roster.json
+    """
     found, now = read_roster(file), time.time()
     rows = [_describe(entry, now) for entry in found.roster.entries]
     head = {"operator": found.operator.hex(), "run": found.run, "serial": found.roster.serial}
@@ -46,7 +55,6 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     table_console().print(table)
 
 
-@roster_app.command("add")
 def add(
     file: FileArgument,
     name: NameArgument,
@@ -66,13 +74,13 @@ def add(
 
     Example:
 
-        seedflood roster add roster.json host4 5f0c... --key operator.key --until 2027-01-31
+        seedflood roster add roster.json host4 PUBLIC-KEY --until 2027-01-31
     """
     operator = Identity.load(key)
     before = _read_own(file, operator) if file.exists() else SignedRoster(operator.public_key, run, Roster(1))
     try:
         roles: tuple[Any, ...] = tuple(role or ("train",))
-        begin, end = (None if told is None else parse_time(told) for told in (since, until))
+        begin, end = (None if text is None else parse_time(text) for text in (since, until))
         entry = Entry(name, parse_key(public_key, "PUBLIC-KEY"), roles, begin, end)
         after = before.roster.adding(entry)
     except ValueError as error:
@@ -81,7 +89,6 @@ def add(
     _write(file, operator, before, after, f"{name} is on the roster{over}")
 
 
-@roster_app.command("remove")
 def remove(
     file: FileArgument,
     name: NameArgument,
@@ -92,7 +99,7 @@ def remove(
 
     Example:
 
-        seedflood roster remove roster.json host4 --key operator.key
+        seedflood roster remove roster.json host4
     """
     operator = Identity.load(key)
     before = _read_own(file, operator)
@@ -112,7 +119,6 @@ def remove(
     _write(file, operator, before, after, f"{name} is removed")
 
 
-@roster_app.command("cut")
 def cut(
     file: FileArgument,
     name: NameArgument,
@@ -127,26 +133,26 @@ def cut(
 
     Example:
 
-        seedflood roster cut roster.json host4 --node 127.0.0.1:7071 --key operator.key
+        seedflood roster cut roster.json host4 --node 127.0.0.1:7071
     """
     operator = Identity.load(key)
     before = _read_own(file, operator)
-    said = node_at(node).ask("/api/status")
-    removal = _removal_of(name, before.roster, said["roster"], node)
+    status = node_at(node).ask("/api/status")
+    removal = _removal_of(name, before.roster, status["roster"], node)
     try:
-        told = Cut.keeping(map(tuple, removal["held"]), removal["since"], bytes.fromhex(removal["content"]))
-        after = before.roster.cutting(name, told)
+        cut = Cut.keeping(map(tuple, removal["held"]), removal["since"], bytes.fromhex(removal["content"]))
+        after = before.roster.cutting(name, cut)
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     if removal["others"]:
         raise UnsettledError(
-            f"{', '.join(removal['others'])} and {said['node']['name']} do not hold the same of {name}, or do not say "
-            "so yet: wait until they have repaired it, or remove who never does."
+            f"{', '.join(removal['others'])} and {status['node']['name']} do not hold the same of {name}, or do not "
+            "say so yet: wait until they have repaired it, or remove who never does."
         )
     spans = ", ".join(f"{first}-{last}" for first, last in removal["held"]) or "none"
     say(
         f"{name} (origin {removal['origin']}) keeps its updates of these steps: {spans}. All its other steps count as "
-        f"skipped, for ever.\nHeld alike by: {', '.join([said['node']['name'], *removal['same']])}."
+        f"skipped, for ever.\nHeld alike by: {', '.join([status['node']['name'], *removal['same']])}."
     )
     if removal["unreached"]:
         say(
@@ -158,14 +164,14 @@ def cut(
     _write(file, operator, before, after, f"{name} is cut off")
 
 
-def _removal_of(name: str, roster: Roster, told: dict[str, Any] | None, node: str) -> dict[str, Any]:
+def _removal_of(name: str, roster: Roster, known: dict[str, Any] | None, node: str) -> dict[str, Any]:
     """What a node says of a removed host. Raises UsageError if that is no answer to this roster."""
-    if told is None or told["serial"] != roster.serial:
-        known = "takes part in an open run" if told is None else f"knows roster {told['serial']}"
+    if known is None or known["serial"] != roster.serial:
+        state = "takes part in an open run" if known is None else f"knows roster {known['serial']}"
         raise UsageError(
-            f"the node at {node} {known}, and this file is roster {roster.serial}: ask a node of this run that has it."
+            f"the node at {node} {state}, and this file is roster {roster.serial}: ask a node of this run that has it."
         )
-    removals: list[dict[str, Any]] = told["removals"]
+    removals: list[dict[str, Any]] = known["removals"]
     entry = roster.named(name)
     found = [one for one in removals if entry is not None and one["origin"] == fingerprint(entry.origin)]
     if not found:
@@ -225,3 +231,7 @@ def _spell_holes(cut: Cut | None) -> str | None:
         return None
     *inner, (first, _) = cut.holes
     return ", ".join([*(f"{low}-{high}" for low, high in inner), f"from {first} on"])
+
+
+for one in (show, add, remove, cut):
+    add_command(roster_app, one)

@@ -15,7 +15,7 @@ from rich.text import Text
 from seedflood.cli.options import JsonOption, PeersOption, say, table_console
 from seedflood.config import load_settings
 from seedflood.errors import NotRunningError, UsageError
-from seedflood.host.places import RESULT_FILE, told_result
+from seedflood.host.places import RESULT_FILE, read_result
 from seedflood.operations.client import RunningNode, node_at, node_in
 from seedflood.operations.eventlog import decode, event_files, read_lines
 from seedflood.operations.http_address import find_http_address
@@ -61,42 +61,43 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
 
         seedflood status --peers peers.toml
     """
-    said = _find(peers, node).ask("/api/status")
+    status = _find(peers, node).ask("/api/status")
     if as_json:
-        say(json.dumps(said))
+        say(json.dumps(status))
     else:
-        table_console().print(status_table(said))
+        table_console().print(status_table(status))
 
 
-def status_table(said: dict[str, Any]) -> Table:
-    """said: the status of a node."""
-    progress, updates, journal = said["progress"], said["updates"], said["journal"]
-    of_node, run = said["node"], said["node"]["run"]
+def status_table(status: dict[str, Any]) -> Table:
+    """status: what /api/status of a node gives."""
+    progress, updates, journal = status["progress"], status["updates"], status["journal"]
+    of_node, run = status["node"], status["node"]["run"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     rows = {
         "node": f"{of_node['name']} ({of_node['origin']})",
         "run": f"{run['name']} ({run['id'][:16]}): {run['model']} on {run['task']}, "
         + (f"{run['window']} windows" if run["window"] else f"mode {run['mode']}"),
-        "state": said["state"] + (f": {said['why_not_ready']}" if said["why_not_ready"] else ""),
+        "state": status["state"] + (f": {status['why_not_ready']}" if status["why_not_ready"] else ""),
         "step": f"{_show(progress['step'])} of {progress['steps']}"
-        + (", stands still" if _stands_still(said) else _when(progress["steps_per_second"], ", {:.2f} per second"))
+        + (", stands still" if _stands_still(status) else _when(progress["steps_per_second"], ", {:.2f} per second"))
         + _when(progress["seconds_left"], ", {:.0f} s left"),
         "loss": _show(progress["loss"])
         + _when(progress["loss_step"], " at step {}")
         + _when(progress["spent_seconds"], f", after {{:.0f}} s and {decimal(progress['spent_bytes'])} sent"),
         "unlearns": _show_rise(progress["rise"]),
-        "contradicts": "\n".join(describe_contradicting(said)),
-        "evaluated": _show_evaluation(said["history"]["figures"]),
-        "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in said["figures"].items()),
-        "besides": ", ".join(f"{name.replace('_', ' ')}: {text}" for name, text in said["words"].items()),
-        "roster": _show_roster(said["roster"]) if said["members"] else "not known yet: the node loads",
-        "window": _show_window(said["window"]) if run["window"] else "",
-        "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in said["blockers"]) or "nothing",
+        "contradicts": "\n".join(describe_contradicting(status)),
+        "evaluated": _show_evaluation(status["history"]["figures"]),
+        "figures": ", ".join(f"{name} {_show_figure(value)}" for name, value in status["figures"].items()),
+        "besides": ", ".join(f"{name.replace('_', ' ')}: {text}" for name, text in status["words"].items()),
+        "roster": _show_roster(status["roster"]) if status["members"] else "not known yet: the node loads",
+        "window": _show_window(status["window"]) if run["window"] else "",
+        "waits for": "\n".join(f"{one['reason']}, for {one['seconds']:.0f} s" for one in status["blockers"])
+        or "nothing",
         "updates": ", ".join(
             f"{value} {key}" for key, value in updates.items() if key != "rejected" and value is not None
         ),
         "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",
-        "traffic": decimal(said["traffic"]["seedflood_bytes"]) + _compare(said["traffic"]["gossip_bytes"]),
+        "traffic": decimal(status["traffic"]["seedflood_bytes"]) + _compare(status["traffic"]["gossip_bytes"]),
         "journal": _when(journal["bundles"], "{} bundles, ")
         + _when(journal["records"] or None, "{} records, ")
         + ("-" if journal["bytes"] is None else decimal(journal["bytes"])),
@@ -117,35 +118,35 @@ def peers(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_j
 
         seedflood peers --node 127.0.0.1:7071 --json
     """
-    said = _find(peers, node).ask("/api/status")
+    status = _find(peers, node).ask("/api/status")
     if as_json:
-        say(json.dumps({key: said[key] for key in PEERS_KEYS}))
+        say(json.dumps({key: status[key] for key in PEERS_KEYS}))
         return
-    table_console().print(peers_table(said))
-    say(_show_roster(said["roster"]) if said["members"] else "the node loads: ask again when it is up")
-    for sentence in describe_reach(said):
+    table_console().print(peers_table(status))
+    say(_show_roster(status["roster"]) if status["members"] else "the node loads: ask again when it is up")
+    for sentence in describe_reach(status):
         say(sentence)
-    for sentence in (*describe_contradicting(said), *describe_unaudited(said)):
+    for sentence in (*describe_contradicting(status), *describe_unaudited(status)):
         say(visible(sentence))
 
 
-def describe_contradicting(said: dict[str, Any]) -> Iterator[str]:
-    """Whose updates do not count. said: the status of a node."""
-    for member in said["members"]:
+def describe_contradicting(status: dict[str, Any]) -> Iterator[str]:
+    """Whose updates do not count. status: what /api/status gives."""
+    for member in status["members"]:
         if member.get("contradicts"):
             yield f"{member['name']} contradicts the others: its updates do not count (docs/operating.md)."
 
 
-def describe_unaudited(said: dict[str, Any]) -> Iterator[str]:
-    """Who cannot be audited by this host. said: the status of a node."""
-    names = said["words"].get("cannot_be_audited")
+def describe_unaudited(status: dict[str, Any]) -> Iterator[str]:
+    """Who cannot be audited by this host. status: what /api/status gives."""
+    names = status["words"].get("cannot_be_audited")
     if names is not None:
         yield f"This host cannot audit {names}: they state other rows, or none, so what they tell is believed."
 
 
-def describe_reach(said: dict[str, Any]) -> Iterator[str]:
-    """Where this host can be dialled, and who would be cut off from it without whom. said: the status of a node."""
-    for link in said["links"]:
+def describe_reach(status: dict[str, Any]) -> Iterator[str]:
+    """Where this host can be dialled, and who would be cut off from it without whom. status: what /api/status gives."""
+    for link in status["links"]:
         if link["state"] == "connected" and link["seen_as"] is not None:
             host, _, port = link["seen_as"].rpartition(":")
             if port == "0":
@@ -153,10 +154,10 @@ def describe_reach(said: dict[str, Any]) -> Iterator[str]:
                 continue
             can = "can be dialled there" if link["may_dial_us"] else "cannot be dialled there"
             yield f"{link['peer']} sees this host as {link['seen_as']}, and it {can}."
-    names = {member["origin"]: member["name"] for member in said["members"]}
-    ours, edges = said["node"]["origin"], [tuple(edge) for edge in said["edges"]]
+    names = {member["origin"]: member["name"] for member in status["members"]}
+    ours, edges = status["node"]["origin"], [tuple(edge) for edge in status["edges"]]
     whole = distances(edges, ours).keys()
-    for cut in (one for one in said["cut_vertices"] if one != ours):
+    for cut in (one for one in status["cut_vertices"] if one != ours):
         left = distances([edge for edge in edges if cut not in edge], ours).keys()
         if gone := sorted(names.get(one, one) for one in whole - left - {cut}):
             yield (
@@ -165,16 +166,16 @@ def describe_reach(said: dict[str, Any]) -> Iterator[str]:
             )
 
 
-def peers_table(said: dict[str, Any]) -> Table:
-    """said: the status of a node."""
-    links = {link["origin"] or link["peer"]: link for link in said["links"]}
-    has_reputations = any(member.get("reputation") is not None for member in said["members"])
+def peers_table(status: dict[str, Any]) -> Table:
+    """status: what /api/status of a node gives."""
+    links = {link["origin"] or link["peer"]: link for link in status["links"]}
+    has_reputations = any(member.get("reputation") is not None for member in status["members"])
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("name", "origin", "status", "step", "behind", "hop", "address", "sent", "received"):
         table.add_column(column, justify="right" if column in ("step", "behind", "hop", "sent", "received") else "left")
     if has_reputations:
         table.add_column("reputation", justify="right")
-    for member in said["members"]:
+    for member in status["members"]:
         link = links.pop(member["origin"], None) or links.pop(member["name"], None) or {}
         hop = link.get("hop_seconds") or member["hop_seconds"]
         table.add_row(
@@ -216,7 +217,7 @@ def trace(
 
         seedflood trace alpha 120 --node 10.0.0.2:7071 --node 10.0.0.3:7071
 
-        seedflood trace alpha 120 --events beta/events.jsonl --events gamma/state
+        seedflood trace alpha 120 --events beta/state --events gamma/state
     """
     nodes = [node_at(address) for address in node or ()]
     if not nodes and not files:
@@ -305,7 +306,7 @@ def _find(peers: Path, node: str | None) -> RunningNode:
     if node is not None:
         return node_at(node)
     state = load_settings(peers).node.state
-    if find_http_address(state) is None and (digest := told_result(state).get("digest")) is not None:
+    if find_http_address(state) is None and (digest := read_result(state).get("digest")) is not None:
         raise NotRunningError(
             f"the run has ended here, with digest {digest[:8]}: {state / RESULT_FILE} says what came of it, and "
             f"`seedflood events --events {state}` what happened."
@@ -362,8 +363,8 @@ def _show_evaluation(figures: dict[str, list[list[float]]]) -> str:
     )
 
 
-def _stands_still(said: dict[str, Any]) -> bool:
-    progress = said["progress"]
+def _stands_still(status: dict[str, Any]) -> bool:
+    progress = status["progress"]
     return bool(progress["steps_per_second"] == 0 and progress["step"] < progress["steps"])
 
 

@@ -77,8 +77,8 @@ def check_place(folder: Path, run: str | None, mark: str) -> None:
     card = folder / CARD_FILE
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    told = RUN_IN_CARD.search(card.read_text(errors="replace")) if card.is_file() else None
-    if not (folder / mark).is_file() or told is None or told[1] != run:
+    found = RUN_IN_CARD.search(card.read_text(errors="replace")) if card.is_file() else None
+    if not (folder / mark).is_file() or found is None or found[1] != run:
         raise ConfigError(f"{folder} holds something else than an earlier export of this run: choose a new folder.")
     if other := next((path.name for path in sorted(folder.iterdir()) if not EXPORTED.fullmatch(path.name)), None):
         raise ConfigError(f"{folder} holds {other} beside an earlier export of this run: choose a new folder.")

@@ -111,15 +111,15 @@ def combine(
         loaded: Settings = known(**merge(layer, beside))
     except ValidationError as error:
         raise ConfigError(first_sentence(error, source, beside=beside)) from None
-    run_told = layer.get("run")
-    is_of_file = isinstance(run_told, Mapping) and run_told.get("model") == loaded.run.model
+    of_run = layer.get("run")
+    is_of_file = isinstance(of_run, Mapping) and of_run.get("model") == loaded.run.model
     return _place(loaded, folder if folder is not None and is_of_file else Path())
 
 
-def read_objective(said: Mapping[str, Any]) -> ObjectiveSettings:
+def read_objective(given: Mapping[str, Any]) -> ObjectiveSettings:
     """`[run.objective]` by itself. Raises ConfigError."""
     try:
-        return ObjectiveSettings(**said)
+        return ObjectiveSettings(**given)
     except ValidationError as error:
         raise ConfigError(first_sentence(error, "settings", ("run", "objective"))) from None
 
@@ -139,8 +139,8 @@ def _place(loaded: Settings, model_folder: Path) -> Settings:
 def _environment() -> dict[str, Any]:
     """The settings that the environment says; of one table those of its keys count before those of the whole. Raises
     ConfigError for an unknown SEEDFLOOD__ variable, as for an unknown key of the file."""
-    told = {name: value for name, value in os.environ.items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
-    return merge(*(_read_variable(name, told[name]) for name in sorted(told)))
+    variables = {name: value for name, value in os.environ.items() if name.upper().startswith(ENVIRONMENT_PREFIX)}
+    return merge(*(_read_variable(name, variables[name]) for name in sorted(variables)))
 
 
 def _read_variable(variable: str, value: str) -> dict[str, Any]:
@@ -153,16 +153,16 @@ def _read_variable(variable: str, value: str) -> dict[str, Any]:
         where += f".{keys.pop(0)}"
     if keys and keys[0] not in SECTIONS[where].model_fields:
         raise ConfigError(f'environment variable {variable}: no key "{keys[0]}"; {nearest(keys[0], where)}')
-    said: Any = value
+    given: Any = value
     try:
-        said = json.loads(value) if not keys or value.startswith("[") else value
+        given = json.loads(value) if not keys or value.startswith("[") else value
     except ValueError:
         if not keys:
             raise ConfigError(
                 f"environment variable {variable} stands for all of [{where}] and must be JSON, for example "
                 f'SEEDFLOOD__PEERS=[{{"address": "10.0.0.2:7070"}}].'
             ) from None
-    layer: dict[str, Any] = {path[-1]: said}
+    layer: dict[str, Any] = {path[-1]: given}
     for name in reversed(path[:-1]):
         layer = {name: layer}
     return layer

@@ -92,8 +92,8 @@ class NodeSettings(Section):
     patience_seconds: float = Field(
         60.0,
         ge=0,
-        description="Seconds to wait for hosts that are away: at the beginning for all of the run (strict windows wait "
-        "for ever), at the end for neighbours.",
+        description="Seconds to wait for hosts that are away: at the beginning for the rest of the run once more than "
+        "half are there (strict windows wait for all), at the end for neighbours.",
     )
     http: str = Field(
         "127.0.0.1:0",

@@ -19,7 +19,7 @@ from seedflood.config.gasloc import GaslocSettings
 from seedflood.config.seedflood import SeedfloodSettings
 from seedflood.config.tables import AlgorithmSettings, Name, PublicKey, Section, Tables, merge, sections_of
 
-RUN_SCHEMA = 9
+RUN_SCHEMA = 10
 """It is counted up when a default changes, or what hosts make of updates: then hosts of the versions before and after
 never link."""
 
@@ -27,15 +27,30 @@ RUN_CHARACTERS_SHOWN = 16
 """How many characters of a run id people see."""
 
 TaskName = Literal[
-    "embedded", "places", "sst2", "rte", "boolq", "trec", "agnews", "prompted", "lm", "completion", "chat", "reward"
+    "embedded",
+    "places",
+    "sst2",
+    "rte",
+    "boolq",
+    "trec",
+    "agnews",
+    "prompted",
+    "lm",
+    "completion",
+    "chat",
+    "reward",
+    "own",
 ]
 
 WITHOUT_ROWS: tuple[TaskName, ...] = ("prompted", "lm", "completion", "chat", "reward")
 """Tasks without rows of their own: each host says in `[node] data` where it has them."""
 
 
-OF_REWARD: Tables = {"batch_size": 4, "seedflood": {"estimate": "gradient"}}
-"""What a run of task "reward" has that says nothing else: each of four prompts gets a group of texts."""
+OF_TASK: Mapping[str, Tables] = {
+    "reward": {"batch_size": 4, "seedflood": {"estimate": "gradient"}},  # each of four prompts gets a group of texts
+    "own": {"seedflood": {"estimate": "gradient"}},  # loops and trainers call `backward`
+}
+"""What a run of this task has that says nothing else."""
 
 KEYS_OF_REWARD = ("score", "score_sha256", "group", "max_new_tokens", "temperature", "kl", "ahead")
 """Of `[run.objective]`, for this task alone."""
@@ -51,7 +66,8 @@ class ObjectiveSettings(Section):
     task: TaskName = Field(
         "sst2",
         description="A task known by name, prompts with labels (prompted), plain text (lm), prompts with what follows "
-        "them (completion), what the assistant says in chats (chat), or whatever a score rewards (reward).",
+        "them (completion), what the assistant says in chats (chat), whatever a score rewards (reward), or what "
+        "a script of each host computes (own).",
     )
     template: str | None = Field(
         None,
@@ -160,12 +176,12 @@ class RunSettings(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_reward(cls, given: Any) -> Any:
+    def _with_defaults_of_task(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and given.get("mode", "seedflood") == "seedflood":
             objective = given.get("objective")
             task = objective.get("task") if isinstance(objective, Mapping) else getattr(objective, "task", None)
-            if task == "reward" and not isinstance(given.get("seedflood"), Section):
-                return merge(OF_REWARD, given)
+            if isinstance(task, str) and not isinstance(given.get("seedflood"), Section):
+                return merge(OF_TASK.get(task, {}), given)
         return given
 
     @field_validator("mode")

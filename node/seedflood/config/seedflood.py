@@ -19,7 +19,8 @@ class SeedfloodSettings(AlgorithmSettings):
     """`[run.seedflood]`. Some defaults follow from keys that stand above them here."""
 
     window: Literal["strict", "bounded"] = Field(
-        "strict", description="strict: a step waits for everyone; bounded: for those that keep pace."
+        "bounded",
+        description="bounded: a step waits for those that keep pace; strict: for everyone, and for ever.",
     )
     delay: int = Field(
         0,
@@ -53,7 +54,7 @@ class SeedfloodSettings(AlgorithmSettings):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="Default: by estimate, window, rank and shapes of the model. Of gradients, how far a step moves a "
+        description="Default: by estimate, rank and shapes of the model. Of gradients, how far a step moves a "
         "weight matrix along each told coordinate (Frobenius norm).",
     )
     stop_after: int | None = Field(

@@ -77,6 +77,11 @@ class Settings(Section):
     def _check_audit(self) -> Self:
         if self.node.audit and self.run.mode != "seedflood":
             raise ValueError('[node] audit is for mode = "seedflood": leave it out')
+        if self.node.audit and self.run.objective.task == "own":
+            raise ValueError(
+                "[node] audit cannot measure again what a script computes: leave it out, or choose another task than "
+                '"own"'
+            )
         is_rewarded = self.run.objective.task == "reward"
         if self.node.audit and is_rewarded and (self.run.objective.ahead or self.run.seedflood.local_steps > 1):
             raise ValueError(

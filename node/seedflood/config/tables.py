@@ -78,8 +78,8 @@ def spell(tables: Mapping[str, Tables | Sequence[Tables]], comment: Callable[[st
     """The tables, and lists of tables, as the text of a TOML file. comment: what stands above a key, given the names of
     its table and itself."""
     text = ""
-    for name, told in tables.items():
-        head, many = (f"[{name}]", (told,)) if isinstance(told, Mapping) else (f"[[{name}]]", told)
+    for name, value in tables.items():
+        head, many = (f"[{name}]", (value,)) if isinstance(value, Mapping) else (f"[[{name}]]", value)
         for table in many:
             below = {f"{name}.{key}": value for key, value in table.items() if isinstance(value, Mapping)}
             text += f"{head}\n"

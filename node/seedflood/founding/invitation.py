@@ -238,20 +238,20 @@ def _joining_signed(channel: bytes) -> bytes:
     return b"seedflood join 1\0" + channel
 
 
-async def _write(writer: asyncio.StreamWriter, said: dict[str, Any]) -> None:
-    writer.write(json.dumps(said).encode() + b"\n")
+async def _write(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    writer.write(json.dumps(message).encode() + b"\n")
     await writer.drain()
 
 
 def _read(line: bytes) -> dict[str, Any]:
     """Raises ValueError."""
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except RecursionError:
         raise ValueError("too deep") from None
-    if not isinstance(said, dict):
+    if not isinstance(message, dict):
         raise ValueError("no object")
-    return said
+    return message
 
 
 def _hex(text: object) -> bytes:

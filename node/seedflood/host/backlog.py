@@ -8,13 +8,12 @@ A node that adopts a sum must have space for it. If not, it ends with 74, and ca
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from seedflood.errors import DiskFullError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Member, Members, Message
-from seedflood.protocol.swarm.outputs import Record
+from seedflood.protocol.swarm.outputs import Outputs, Record
 
 WITHHELD_MAX = 1024
 """The most withheld messages. Then the oldest are dropped, as if a link had broken."""
@@ -43,6 +42,8 @@ class Backlog:
         self.records: dict[bytes, Record] = {}
         self.bundles: list[Any] = []
         self.is_stuck = False
+        self.stated: Member | None = None
+        """The last statement of ours that is on the disk."""
         self._origin = origin
         self._bytes = 0
         self._withheld: deque[tuple[OriginId, Message]] = deque(maxlen=WITHHELD_MAX)
@@ -56,19 +57,24 @@ class Backlog:
         """The bundles that are not even in an open group of the journal, because the disk is full."""
         return self.bundles if self.is_stuck else []
 
-    def add(
-        self, members: Iterable[Member], records: Iterable[Record], bundles: Sequence[Any] = (), payload_bytes: int = 0
-    ) -> None:
-        """Takes what is to be written. payload_bytes: of the bundles. Raises DiskFullError if too many of them wait for
-        space."""
-        self.members |= {(member.origin, member.has_spoken): member for member in members}
-        self.records |= {record.key: record for record in records}
-        self.bundles += bundles
-        self._bytes += payload_bytes
+    def add(self, out: Outputs) -> None:
+        """Takes what is to be written. Raises DiskFullError if too much of it waits for space."""
+        self.members |= {(member.origin, member.has_spoken): member for member in out.members}
+        self.records |= {record.key: record for record in out.records}
+        self.bundles += out.bundles
+        self._bytes += out.payload_bytes
         if len(self.bundles) > UNSAVED_BUNDLES_MAX or self._bytes > UNSAVED_BYTES_MAX:
             raise DiskFullError("the disk was full for too long; free some space and restart.")
 
+    def group(self) -> Outputs:
+        """All of it."""
+        return Outputs([*self.members.values()], records=[*self.records.values()], bundles=self.bundles)
+
     def clear(self) -> None:
+        """All of it is on the disk."""
+        for member in self.members.values():
+            if member.origin == self._origin and (self.stated is None or member.age >= self.stated.age):
+                self.stated = member
         self.members.clear()
         self.records.clear()
         self.bundles.clear()
@@ -92,6 +98,10 @@ class Backlog:
     def is_early(self, member: Member) -> bool:
         """Is it our own statement, and not on the disk yet?"""
         return member.origin == self._origin and self.members.get((member.origin, member.has_spoken)) == member
+
+    def as_kept(self, member: Member) -> Member:
+        """Our statement as it is on the disk, if the newest one is not there yet; those of others as they are."""
+        return self.stated if self.stated is not None and self.is_early(member) else member
 
     def release(self) -> list[tuple[OriginId, Message]]:
         """Called when there is space again and everything is written. Returns the withheld messages, to be sent."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.messages import Hello
 
 SHOWN_MAX = 3
@@ -15,35 +15,35 @@ SHOWN_MAX = 3
 
 
 class Clocks:
-    """gate: of this host. steady: returns seconds that nobody can set."""
+    """access: of this host. steady: returns seconds that nobody can set."""
 
-    def __init__(self, gate: Gate, steady: Callable[[], float]) -> None:
-        self._gate = gate
+    def __init__(self, access: AccessList, steady: Callable[[], float]) -> None:
+        self._access = access
         self._steady = steady
-        self._heard: dict[OriginId, tuple[str, float]] = {}
+        self._readings: dict[OriginId, tuple[str, float]] = {}
         """Of hosts on the roster: the name, and how far the clock is ahead of our steady one."""
 
-    def hear(self, hello: Hello) -> None:
+    def compare(self, hello: Hello) -> None:
         """A host that has proven its key says what its clock reads, be it welcome or not."""
-        if hello.clock and self._gate.lists(hello.member.public_key):
-            self._heard[hello.member.origin] = hello.member.name, hello.clock - self._steady()
+        if hello.clock and self._access.lists(hello.member.public_key):
+            self._readings[hello.member.origin] = hello.member.name, hello.clock - self._steady()
 
     def fault(self) -> str | None:
         """Why this host waits, in one sentence; None if its clock lets it take part."""
-        gate = self._gate
-        if not gate.is_untimely or gate.roster is None:
+        access = self._access
+        if not access.is_untimely or access.roster is None:
             return None
-        own, now = gate.own_entry, gate.calendar()
+        own, now = access.own_entry, access.calendar()
         if own is None or own.is_valid(now):
-            what = f"by this host's clock nobody else of the roster (serial {gate.roster.serial}) may take part now"
+            what = f"by this host's clock nobody else of the roster (serial {access.roster.serial}) may take part now"
         else:
             ends = [spell(at) if at is not None else "-" for at in (own.not_before, own.not_after)]
-            what = f"the roster (serial {gate.roster.serial}) lists this host only from {ends[0]} to {ends[1]}"
+            what = f"the roster (serial {access.roster.serial}) lists this host only from {ends[0]} to {ends[1]}"
         return f"{what}; this host's clock reads {spell(now)}, {self._others()}"
 
     def _others(self) -> str:
         steady = self._steady()
-        told = [f"{spell(offset + steady)} ({name})" for name, offset in self._heard.values()]
+        told = [f"{spell(offset + steady)} ({name})" for name, offset in self._readings.values()]
         if not told:
             return "and no neighbour has said what its own reads"
         rest = f" and {len(told) - SHOWN_MAX} more" if len(told) > SHOWN_MAX else ""

@@ -18,13 +18,12 @@ import structlog
 from seedflood.config import Settings
 from seedflood.errors import JournalError, PeerError, RemovedError, RunMismatchError, SeedfloodError, SupersededError
 from seedflood.host.clocks import Clocks
-from seedflood.host.compute_thread import ComputeThread, Result
-from seedflood.host.engine import Engine, Shell
+from seedflood.host.compute import ComputeThread, Result
+from seedflood.host.engine import Engine
 from seedflood.host.enrolment import Enrolment, steady_seconds
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity
 from seedflood.operations.console import Console
-from seedflood.operations.status import STANDSTILL_SECONDS, why_not_ready
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Hello, Member, Message
@@ -41,6 +40,9 @@ DRAIN_SECONDS = 5.0
 
 PASSING_SECONDS = 1.0
 """How long a host stays to tell relays that all hosts have ended: messages are gathered for a quarter second."""
+
+STAYING_SECONDS = 0.2
+"""How often it looks whether all hosts have ended."""
 
 COMPUTE_SECONDS = 10.0
 """How long a closing daemon waits for the running compute job."""
@@ -70,29 +72,31 @@ class Daemon(Owner):
     _timer: asyncio.TimerHandle | None = None
     _dialled: set[str] = field(default_factory=set)
     _mismatches: set[str] = field(default_factory=set)
-    _stay_until: float | None = None
-    """When we end, at the latest, after our result was told, if relays take part."""
     _was_linked: bool = False
-    _was_ready: bool = False
     _is_removed: bool = False
-    _was_untimely: bool = False
     is_compute_idle: bool = True
 
     def __post_init__(self) -> None:
         self.hub = self._console.hub
-        self.gate = self.enrolment.gate
+        self.access = self.enrolment.access
         self.ended: asyncio.Future[None] = self.loop.create_future()
         self.credentials = Credentials(self.identity, proxy_of=self.settings.node.proxy_of)
-        self.links = self._make_links()
+        settings = LinkSettings(
+            self.settings.node.listen,
+            links_max=min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX),
+            epoch_bytes_max=self.engine.frame_bytes_max,
+            has_contents=self.engine.has_contents,
+        )
+        self.links = Links(settings, self, credentials=self.credentials)
         incarnation = self.engine.journal.next_incarnation(at_least=int(time.time()))
-        shell = Shell(self.identity, self.gate, self.hub, self.links, self, self.run, self.drive, self.loop.time)
-        self.engine.assemble(shell, Member(self.identity.public_key, self.settings.node.name, incarnation))
+        self.engine.daemon = self
+        self.engine.assemble(Member(self.identity.public_key, self.settings.node.name, incarnation))
         self.node, self._driver = self.engine.node, self.engine.driver
-        assert self.node.gate is self.gate or not self.gate.is_closed, (
+        assert self.node.access is self.access or not self.access.is_closed, (
             "an engine that asks nobody who belongs to the run"
         )
         self._driver.keep_roster = self.enrolment.keep
-        self.clocks = Clocks(self.gate, steady_seconds)
+        self.clocks = Clocks(self.access, steady_seconds)
         self.status_source = StatusSource(self.engine, self.links, self.loop.time, self.clocks, incarnation=incarnation)
         self.hub.subject = self.status_source
 
@@ -108,10 +112,10 @@ class Daemon(Owner):
             self.port = await self.links.start()
         self.drive(self.engine.start)
         self.dial(addresses, self.settings.pins)
-        if not self.gate.is_closed:
+        if not self.access.is_closed:
             _log.info("the run is open: whoever knows its settings may take part; [run] operator closes it")
         sizes: dict[str, Any] = {f"journal_{kind}": count for kind, count in self.engine.journal.size().items()}
-        self.hub.tell(
+        self.hub.log(
             "started",
             origin=self.identity.fingerprint,
             port=self.port,
@@ -119,7 +123,7 @@ class Daemon(Owner):
             peers=len(addresses),
             proxy=self.settings.node.proxy or None,
             step=self.node.step,
-            roster=self.gate.roster.serial if self.gate.roster is not None else None,
+            roster=self.access.roster.serial if self.access.roster is not None else None,
             **sizes,
         )
 
@@ -144,7 +148,7 @@ class Daemon(Owner):
             self._end()
         elif self.result is not None:
             self._end()
-        self._tell_ready()
+        self.status_source.log_changes(self.hub)
 
     async def close(self) -> None:
         """Flushes, says goodbye, closes links, journal, compute thread and console. A compute job that takes too long
@@ -166,10 +170,10 @@ class Daemon(Owner):
     # What the links tell (transport.links.Owner)
 
     def hello(self) -> Hello:
-        return replace(self._driver.hello(), clock=max(0, int(self.gate.calendar())))
+        return replace(self._driver.hello(), clock=max(0, int(self.access.calendar())))
 
     def is_welcome(self, hello: Hello) -> None:
-        self.clocks.hear(hello)
+        self.clocks.compare(hello)
         self.drive(lambda: self._driver.check_hello(hello))
 
     def connected(self, peer: OriginId, hello: Hello) -> None:
@@ -201,7 +205,7 @@ class Daemon(Owner):
     def refused(self, address: str, error: SeedfloodError) -> None:
         """Ends the daemon if all peers that we dial belong to another run, and we never had a link. In a closed run
         only the word of hosts counts that have proven to be on the roster."""
-        if isinstance(error, RunMismatchError) and self.gate.may_link(error.public_key or b""):
+        if isinstance(error, RunMismatchError) and self.access.may_link(error.public_key or b""):
             self._mismatches.add(address)
             if not self._was_linked and self._mismatches >= self._dialled:
                 self.failed(error)
@@ -217,6 +221,9 @@ class Daemon(Owner):
     def noted(self, event: Event) -> None:
         self.hub.noted(event)
 
+    def sent(self, peer: OriginId, message: Message) -> None:
+        """Nobody counts messages here, but of bundles (`operations/seedflood/observer`)."""
+
     def finished(self) -> None:
         """The run is over: final figures, export, the result on stdout. Then ends the daemon, or keeps serving."""
         self.status_source.is_finished = True
@@ -226,7 +233,7 @@ class Daemon(Owner):
         self.failed(SupersededError(self.settings.node.name, self.identity.fingerprint))
 
     def removed(self) -> None:
-        serial = self.gate.roster.serial if self.gate.roster is not None else 0
+        serial = self.access.roster.serial if self.access.roster is not None else 0
         self._is_removed = True
         self.failed(
             RemovedError(f"the operator has removed this host from the run (roster {serial}); nobody hears it any more")
@@ -257,32 +264,32 @@ class Daemon(Owner):
             ],
         }
         self.result = report.end(result)
-        self.hub.tell("finished", digest=str(self.result.get("digest", ""))[:16], steps=self.node.step)
+        self.hub.log("finished", digest=str(self.result.get("digest", ""))[:16], steps=self.node.step)
         report.publish(self.result)
         if (fault := self.engine.fault()) is not None:
             self.failed(fault)
         elif self.status_source.is_draining:
             self._end()  # who told us to stop has waited for the result alone
         elif node.then == "serve":
-            self.hub.tell("the run is over; serving nodes that join late until stopped")
+            self.hub.log("the run is over; serving nodes that join late until stopped")
         elif any(member.is_relay for member in self.status_source.view().members):
-            self._stay_until = self.loop.time() + node.patience_seconds
-            self.hub.tell(
+            self.hub.log(
                 "the run is over; staying until all hosts have ended or left it, so that every relay hears of that"
             )
+            self._stay(self.loop.time() + node.patience_seconds)
         else:
             self._end()
 
-    def _look_at_end(self) -> None:
-        """Ends the daemon when all hosts have ended or left and it has passed that on, or when its patience is over. A
-        relay waits for all of them, and may have only us to hear of it."""
-        if self._stay_until is None:
-            return
+    def _stay(self, until: float) -> None:
+        """Ends the daemon when all hosts have ended or left and it has passed that on, at the latest at this time of
+        the loop. A relay waits for all of them, and may have only us to hear of it."""
         now = self.loop.time()
         if self.node.is_everyone_gone():
-            self._stay_until = min(self._stay_until, now + PASSING_SECONDS)
-        if now >= self._stay_until:
+            until = min(until, now + PASSING_SECONDS)
+        if now >= until:
             self._end()
+        elif not self.ended.done():
+            self.loop.call_later(STAYING_SECONDS, self._stay, until)
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -290,17 +297,8 @@ class Daemon(Owner):
 
     # Small things
 
-    def _make_links(self) -> Links:
-        settings = LinkSettings(
-            self.settings.node.listen,
-            links_max=min(max(LINKS_MIN, 2 * self.settings.run.clients), NEIGHBOURS_MAX),
-            epoch_bytes_max=self.engine.frame_bytes_max,
-            has_contents=self.engine.has_contents,
-        )
-        return Links(settings, self, credentials=self.credentials)
-
     def run(self, job: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """See `compute_thread.Run`: an exception is a fault of this host."""
+        """See `compute.Run`: an exception is a fault of this host."""
 
         def deliver(future: "asyncio.Future[Result]") -> None:
             if future.cancelled():
@@ -327,33 +325,10 @@ class Daemon(Owner):
             self.failed(error)
         finally:
             self._set_timer()
-            self._tell_clock()
-            self._tell_ready()
-            self.hub.reached(self.node.step)
-            self._look_at_end()
+            self.status_source.log_changes(self.hub)
 
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self.ended.done():
             self._timer = self.loop.call_later(self._driver.seconds_to_tick(), self.drive, self._driver.tick)
-
-    def _tell_clock(self) -> None:
-        """Says it when the clock keeps this host from taking part, and when it no longer does."""
-        if self.gate.is_untimely == self._was_untimely:
-            return
-        self._was_untimely = self.gate.is_untimely
-        if self._was_untimely:
-            self.hub.tell("waits for its clock", "warning", reason=self.clocks.fault())
-        else:
-            self.hub.tell("goes on: its clock lets it take part")
-
-    def _tell_ready(self) -> None:
-        is_ready = self.node.is_ready and not (self.status_source.is_draining or self._driver.is_paused)
-        if is_ready and self.hub.is_quiet(STANDSTILL_SECONDS):
-            is_ready = why_not_ready(self.hub) is None
-        if is_ready != self._was_ready:
-            self._was_ready = self.links.health.is_serving = is_ready
-            pulled = sum(one.pull_bytes_received for one in self.links.totals.stats().values())
-            why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(self.hub)}
-            self.hub.tell("ready" if is_ready else "not ready", step=self.node.step, pull_bytes=pulled, **why)

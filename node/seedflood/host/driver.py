@@ -4,7 +4,7 @@ Only the driver makes this order. It is synchronous. The daemon and the simulati
 what is behind the seams, and in the clock. This class serves any algorithm. One that keeps more than records has a
 driver that extends it.
 
-While the node's clock says that its time on the roster is over (`Gate.is_untimely`), no new work is ordered.
+While the node's clock says that its time on the roster is over (`AccessList.is_untimely`), no new work is ordered.
 
 Two things can be wrong with a disk. If it is full, the node sends nothing of its own that is not on the disk, until
 there is space (`backlog`). If it fails, the driver halts and sends and does nothing more, because the core takes for
@@ -12,6 +12,7 @@ kept what is not. The JournalError is passed on to the shell.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from seedflood.host.seams import Journal, Links, Observer
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message
-from seedflood.protocol.swarm.outputs import Event
+from seedflood.protocol.swarm.outputs import Event, Outputs
 from seedflood.protocol.swarm.roster import Roster
 from seedflood.protocol.swarm.swarm import Swarm
 
@@ -46,8 +47,6 @@ class Driver:
     kept counts, too, and is tried again."""
     turns: int = 0
     """Counts what happened to the node. While it stays the same, views of the node stay the same, too."""
-    _stated: Member | None = None
-    """The last statement of ours that is on the disk."""
     _unkept: Roster | None = None
     """The newest roster, as long as it is not on the disk."""
     _waiting: list[Any] = field(default_factory=list)
@@ -64,7 +63,7 @@ class Driver:
     @property
     def is_paused(self) -> bool:
         """Is nothing new to be worked out now?"""
-        return self._backlog.is_stuck or self.node.gate.is_untimely
+        return self._backlog.is_stuck or self.node.access.is_untimely
 
     # What happens
 
@@ -86,7 +85,7 @@ class Driver:
     def hello(self) -> Hello:
         """The first message on a new link. Our statement in it is the last one that is on the disk, if there is one."""
         hello = self.node.hello()
-        return replace(hello, member=self._as_kept(hello.member))
+        return replace(hello, member=self._backlog.as_kept(hello.member))
 
     def answer(self, frontier: Iterable[Held]) -> Iterator[Any]:
         """The answer to a pull, made while it is sent: the members. An algorithm with a history adds more.
@@ -164,56 +163,73 @@ class Driver:
             return
         if out.roster is not None:
             self._keep_roster(out.roster)
-        try:
-            kept = self._persist(out)
-        except BaseException:
-            self.halt()
-            raise
-        self._tell_kept(out, kept, source)
-        for peer, message in out.send:
-            if not self._backlog.holds_back(peer, message):
-                self._send(peer, message)
-        self._perform(out, kept)
-        for event in out.events:
-            self._observer.noted(event)
-        if out.is_finished:
-            self._observer.finished()
-        self._go_on(out, kept)
+        self._carry_out(out, source)
         for peer in out.drop:
             self._links.drop(peer, "it is not on the roster any more")
         if out.is_removed:
             self.halt()
             self._observer.removed()
 
+    def _carry_out(self, out: Any, source: OriginId | None) -> None:
+        """Persist, then send, then all else. An algorithm that wants more has the same order with more steps."""
+        with self._halting():
+            self._persist(out)
+        self._send_all(out)
+        self._order(out.orders)
+        self._log_events(out)
+
+    @contextmanager
+    def _halting(self) -> Iterator[None]:
+        """If what is written here fails, nothing is sent any more."""
+        try:
+            yield
+        except BaseException:
+            self.halt()
+            raise
+
     def _keep_roster(self, roster: Roster) -> None:
         self._unkept = None if self.keep_roster(roster) else roster
 
-    def _persist(self, out: Any) -> Any:
-        """Writes what is to be kept, before anything is sent. What it returns is passed to the steps that follow."""
-        if not (out.members or out.records or out.is_durable):
+    def _persist(self, out: Any) -> None:
+        """Writes to the open group of the journal, and ends it if it is due. While the disk is full, the group waits in
+        the backlog."""
+        is_end = out.ends_group or self._backlog.is_large
+        if not (out.members or out.records or out.bundles or is_end):
             return
-        self._backlog.add(out.members, out.records)
+        self._backlog.add(out)
         if self._backlog.is_stuck:
             return
         try:
-            self._journal.keep(out.members, out.records, durable=out.is_durable or bool(out.records))
-            self._commit()
+            self._write(out, durable=out.is_durable)
+            if is_end:
+                self._journal.commit()
+                self._backlog.clear()
         except DiskFullError as error:
+            if not out.may_wait:
+                raise
             self._stick(error)
 
-    def _commit(self) -> None:
-        self._journal.commit()
-        self._note_stated()
-        self._backlog.clear()
+    def _write(self, kept: Outputs, *, durable: bool) -> None:
+        assert not kept.bundles, "only an algorithm whose journal takes bundles may keep any"
+        if kept.members or kept.records or durable:
+            self._journal.keep(kept.members, kept.records, durable=durable)
 
-    def _tell_kept(self, out: Any, kept: Any, source: OriginId | None) -> None:
-        """Tells the observer what was kept."""
-
-    def _perform(self, out: Any, kept: Any) -> None:
-        """Comes after sending. While the node is paused, orders wait."""
+    def _send_all(self, out: Any) -> None:
+        for peer, message in out.send:
+            if not self._backlog.holds_back(peer, message):
+                self._send(peer, message)
+        for peer, frontier in out.pull:
+            self._links.pull(peer, frontier)
         for peer in sorted(out.contents):
             self._links.carry(peer)
-        self._waiting += out.orders
+
+    def _send(self, peer: OriginId, message: Message) -> None:
+        self._links.send(peer, (message,))
+        self._observer.sent(peer, message)
+
+    def _order(self, orders: Iterable[Any]) -> None:
+        """For the compute side. While the node is paused, orders wait."""
+        self._waiting += orders
         if not self.is_paused:
             self._give_all()
 
@@ -222,11 +238,11 @@ class Driver:
         for order in orders:
             self._compute(order)
 
-    def _go_on(self, out: Any, kept: Any) -> None:
-        """Comes last, because it may call `do` again."""
-
-    def _send(self, peer: OriginId, message: Message) -> None:
-        self._links.send(peer, (message,))
+    def _log_events(self, out: Any) -> None:
+        for event in out.events:
+            self._observer.noted(event)
+        if out.is_finished:
+            self._observer.finished()
 
     def _stick(self, error: DiskFullError) -> None:
         """The disk is full, and the open group was rolled back. From now on it waits in the backlog, with everything of
@@ -238,7 +254,7 @@ class Driver:
     def _retry(self) -> None:
         """Tries to write the backlog. If that succeeds, goes on where publishing stopped."""
         try:
-            self._write_backlog()
+            self._write(self._backlog.group(), durable=True)
         except DiskFullError:
             return
         except BaseException:
@@ -248,26 +264,13 @@ class Driver:
         self.turns += 1
         self._resume()
 
-    def _write_backlog(self) -> None:
-        self._journal.keep(self._backlog.members.values(), self._backlog.records.values(), durable=True)
-
-    def _note_stated(self) -> None:
-        """Remembers our newest statement in the backlog. Called when all of it is on the disk."""
-        ours = [member for member in self._backlog.members.values() if member.origin == self.node.origin]
-        self._stated = max([*ours, *filter(None, [self._stated])], key=lambda member: member.age, default=None)
-
-    def _as_kept(self, member: Member) -> Member:
-        """Our statement as it is on the disk, if the newest one is not there yet; those of others as they are."""
-        return self._stated if self._stated is not None and self._backlog.is_early(member) else member
-
     def _members(self) -> Members:
         """What we may tell of everyone now."""
-        members = map(self._as_kept, self.node.membership.told())
+        members = map(self._backlog.as_kept, self.node.membership.to_send())
         return Members(tuple(member for member in members if not self._backlog.is_early(member)))
 
     def _resume(self) -> None:
         """Sends and orders what was withheld. Called when the backlog is on the disk."""
-        self._note_stated()
         for peer, message in self._backlog.release():
             self._send(peer, message)
         if not self.is_paused:

@@ -5,60 +5,48 @@ and driver, starts it, and ends it. The daemon itself has links, timers, signals
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from seedflood.config import Settings
 from seedflood.errors import SeedfloodError
-from seedflood.host import seams
-from seedflood.host.compute_thread import Run
 from seedflood.host.driver import Driver
+from seedflood.host.places import RESULT_FILE
 from seedflood.host.report import Report
-from seedflood.identity import Identity
-from seedflood.operations.hub import TelemetryHub
-from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.swarm import Swarm
 from seedflood.protocol.view import View
 from seedflood.storage.journal import Journal
 from seedflood.transport.budget import Use
-from seedflood.transport.links import Links
 
-
-@dataclass(frozen=True, slots=True)
-class Shell:
-    """What a daemon gives its engine.
-
-    gate: who belongs to the run; the node must be made with it. observer: the daemon itself. run: runs jobs on the
-    compute thread. drive: runs an action that calls the driver; an engine must wrap each of its calls to the driver in
-    this.
-    """
-
-    identity: Identity
-    gate: Gate
-    hub: TelemetryHub
-    links: Links
-    observer: seams.Observer
-    run: Run
-    drive: Callable[[Callable[[], None]], None]
-    clock: Callable[[], float]
+if TYPE_CHECKING:  # the daemon makes an engine; results need torch, which a relay has not
+    from seedflood.host.daemon import Daemon
+    from seedflood.host.results import Results
 
 
 class Engine(ABC):
-    """journal: open; the daemon closes it. report: figures of the run. node, driver: set by `assemble`. parameters:
-    (how many the model has, how many bytes they take in its type); None without a model. has_contents: do large
-    contents travel, on connections of their own?"""
+    """daemon: what surrounds it; set before `assemble`. journal: open; the daemon closes it. report: figures of the
+    run. node, driver: set by `assemble`. results: of the model; None without one. parameters: (how many the model has,
+    how many bytes they take in its type). has_contents: do large contents travel, on connections of their own?"""
 
+    daemon: "Daemon"
     journal: Journal
     node: Swarm[Any]
     driver: Driver
-    report: Report
+    results: "Results | None" = None
     parameters: tuple[int, int] | None = None
     has_contents: bool = False
 
+    def __init__(self, settings: Settings, journal: Journal, names: Sequence[str]) -> None:
+        """names: of the figures in its report."""
+        self.journal = journal
+        self.report = Report(settings.node.state / RESULT_FILE, names)
+        self._settings = settings
+
     @abstractmethod
-    def assemble(self, shell: Shell, member: Member) -> None:
-        """Makes node and driver. member: ourselves, with the incarnation of this process."""
+    def assemble(self, member: Member) -> None:
+        """Makes node and driver. The node takes the access of the daemon, which knows who belongs to the run. Each call
+        of the driver is wrapped in `Daemon.drive`. member: ourselves, with the incarnation of this process."""
 
     def start(self) -> None:
         """Resumes from the journal. Called inside `drive`, before there are links."""
@@ -79,7 +67,10 @@ class Engine(ABC):
 
     def conclude(self, then: Callable[[], None]) -> None:
         """Called when the run is over: final evaluation and exports. Calls `then` when these are done."""
-        then()
+        if self.results is None:
+            then()
+        else:
+            self.results.conclude(then, self.node.step)
 
     def result(self) -> dict[str, Any]:
         """What the algorithm adds to `result.json`, beside names, steps, seconds and links. digest: in hex, if all
@@ -88,11 +79,6 @@ class Engine(ABC):
 
     def fault(self) -> SeedfloodError | None:
         """What is wrong with the result of the run; None if nothing is."""
-        return None
-
-    @property
-    def unexported(self) -> Exception | None:
-        """Why the model was not exported at the end of the run; None if it was, or was not to be."""
         return None
 
     async def close(self) -> None:  # noqa: B027 - an engine without a model has nothing to release

@@ -14,8 +14,8 @@ from seedflood.config import NodeSettings, Settings
 from seedflood.errors import ConfigError
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity, verify
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.calendar import Calendar
-from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.roster import Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
@@ -34,10 +34,10 @@ def steady_seconds() -> float:
 
 
 class Enrolment:
-    """gate: asks the newest roster."""
+    """access: asks the newest roster."""
 
     def __init__(self, operator: bytes | None, run: str, state: Path) -> None:
-        self.gate = Gate(verify, operator, run, None, read_wall, Calendar(read_wall, steady_seconds).settled)
+        self.access = AccessList(verify, operator, run, None, read_wall, Calendar(read_wall, steady_seconds).settled)
         self._operator = operator
         self._run = run
         self._unkept: Roster | None = None
@@ -53,7 +53,7 @@ class Enrolment:
         enrolment = cls(bytes.fromhex(run.operator), run.name, state)
         kept_file = state / ROSTER_FILE
         given, kept = enrolment.read(settings.node.roster), enrolment.read(kept_file if kept_file.exists() else None)
-        enrolment.gate.ours = identity.public_key
+        enrolment.access.ours = identity.public_key
         known = [one for one in (given, kept) if one is not None]
         if not known:
             raise ConfigError(
@@ -61,8 +61,8 @@ class Enrolment:
                 "roster.json here and name it in [node] roster."
             )
         for roster in known:
-            if enrolment.gate.is_news(roster):
-                enrolment.gate.adopt(roster)
+            if enrolment.access.is_news(roster):
+                enrolment.access.adopt(roster)
         enrolment._check(identity, settings.node)
         return enrolment
 
@@ -101,7 +101,7 @@ class Enrolment:
     def _check(self, identity: Identity, node: NodeSettings) -> None:
         """Raises ConfigError if this host is not on the roster, or has not the role there that it takes here."""
         name = node.name
-        roster = self.gate.roster
+        roster = self.access.roster
         entry = roster.of_key(identity.public_key) if roster is not None else None
         serial, key = roster.serial if roster is not None else 0, identity.public_key.hex()
         namesake = roster.named(name) if roster is not None else None

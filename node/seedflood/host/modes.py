@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from importlib import import_module
 
 from seedflood.config import AlgorithmSettings, Settings, add_algorithm
-from seedflood.host.compute_thread import ComputeThread
+from seedflood.host.compute import ComputeThread
 from seedflood.host.engine import Engine
 from seedflood.identity import Identity
 from seedflood.operations.hub import TelemetryHub

@@ -36,7 +36,7 @@ class Outlet(io.TextIOBase):
         """is_log: what is dropped is told when there is room again. Else at once, in the log."""
         self.lost = 0
         """How many writes were dropped, or have failed."""
-        self._told = 0
+        self._logged = 0
         """How many of them the log knows of."""
         self._file = stream.fileno()
         self._encoding = stream.encoding
@@ -90,10 +90,10 @@ class Outlet(io.TextIOBase):
             with self._counting:
                 self._waiting -= len(data)
                 self.lost += not is_written
-                missing = self.lost - self._told
+                missing = self.lost - self._logged
             if missing and (is_written or not self.is_log):
-                self._told += missing
-                self._tell(missing)
+                self._logged += missing
+                self._log_missing(missing)
             with self._counting:
                 self._unfinished -= 1
                 self._counting.notify_all()
@@ -110,7 +110,7 @@ class Outlet(io.TextIOBase):
             return False
         return True
 
-    def _tell(self, missing: int) -> None:
+    def _log_missing(self, missing: int) -> None:
         if self.is_log:
             _log.warning(LINES_LOST, extra={"lines_lost": missing})
         else:

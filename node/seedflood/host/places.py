@@ -53,15 +53,16 @@ def is_held(state: Path) -> bool:
     return False
 
 
-def hold(state: Path) -> None:
-    """Locks the state folder until this process ends, however it ends. Raises InUseError, ConfigError or
-    PermissionError."""
+def hold(state: Path) -> int:
+    """Locks the state folder until this process ends, however it ends, or the descriptor that is returned is closed.
+    Raises InUseError, ConfigError or PermissionError."""
     path, until = make_folder(state) / LOCK_FILE, time.monotonic() + HOLD_SECONDS
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # a folder cannot be locked over NFS
         while True:
             try:
-                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise
@@ -76,7 +77,7 @@ def hold(state: Path) -> None:
         raise ConfigError(f"cannot lock {path}: {error.strerror}; set [node] state to another folder.") from None
 
 
-def told_result(state: Path) -> dict[str, Any]:
+def read_result(state: Path) -> dict[str, Any]:
     """What the node told at the end of its run; empty if it has not reached the end."""
     try:
         result = json.loads((state / RESULT_FILE).read_text(encoding="utf-8"))["result"]

@@ -19,10 +19,10 @@ from seedflood import durable
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, ExitCode
 from seedflood.host import garbage, outlets, signals
-from seedflood.host.compute_thread import ComputeThread
+from seedflood.host.compute import ComputeThread
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.modes import opener
+from seedflood.host.modes import Open, opener
 from seedflood.host.places import KEY_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.listening import listen_at
@@ -43,8 +43,9 @@ def run_process(settings: Settings, reload: Callable[[], Settings] | None = None
         return runner.run(_Process(settings, reload).serve())
 
 
-async def start_daemon(settings: Settings) -> Daemon:
-    """Loads key and model, opens the journal and the links. Raises SeedfloodError, and leaves nothing open then.
+async def start_daemon(settings: Settings, open_engine: Open | None = None) -> Daemon:
+    """Loads key and model, opens the journal and the links. open_engine: default: that of the mode. Raises
+    SeedfloodError, and leaves nothing open then.
 
     Probes and the page are served first, before the model is loaded; and a port that is in use is told before that.
     """
@@ -60,10 +61,10 @@ async def start_daemon(settings: Settings) -> Daemon:
         compute = ComputeThread()
         undo.push_async_callback(asyncio.to_thread, compute.close, 0.0)
         what = {"mode": run.mode, "model": run.model, "task": run.objective.task}
-        hub.tell("loading", **what, run_id=run.shown_id(), http=console.address)
-        engine = await opener(settings)(settings, identity, compute, hub, undo)
+        hub.log("loading", **what, run_id=run.shown_id(), http=console.address)
+        engine = await (open_engine or opener(settings))(settings, identity, compute, hub, undo)
         if (damaged := engine.journal.damaged) is not None:
-            hub.tell("the journal was damaged; what was lost is pulled from neighbours", "error", kept_at=str(damaged))
+            hub.log("the journal was damaged; what was lost is pulled from neighbours", "error", kept_at=str(damaged))
         daemon = Daemon(settings, identity, engine, compute, console, asyncio.get_running_loop(), enrolment)
         undo.push_async_callback(daemon.close)
         await daemon.start()
@@ -117,8 +118,9 @@ class _Process:
         finally:
             self._notifier.stopping()
             await daemon.close()
-        if daemon.engine.unexported is not None:  # told only now, since others have still to hear of the run's end
-            raise daemon.engine.unexported
+        results = daemon.engine.results
+        if results is not None and results.unexported is not None:
+            raise results.unexported  # told only now, since others have still to hear of the run's end
         if daemon.result is None:
             _log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
         if not daemon.is_compute_idle:
@@ -134,7 +136,7 @@ class _Process:
         if self._daemon is None:  # still loading: nothing was sent yet, and loading cannot be interrupted
             _log.info(signals.STOPPED, signal=name)
             _leave(ExitCode.OK)
-        self._daemon.hub.tell("draining" if self._signals == 1 else "forced to stop", signal=name)
+        self._daemon.hub.log("draining" if self._signals == 1 else "forced to stop", signal=name)
         if self._signals > 1:
             _leave(ExitCode.TRY_AGAIN)
         self._daemon.drain()
@@ -154,7 +156,7 @@ class _Process:
             settings = self._read_again()
             roster = daemon.enrolment.read(settings.node.roster)
         except ConfigError as error:
-            daemon.hub.tell("not reloaded", "error", reason=str(error))
+            daemon.hub.log("not reloaded", "error", reason=str(error))
         else:
             addresses = [peer.address for peer in settings.peers]
             if roster is not None:
@@ -162,8 +164,8 @@ class _Process:
             daemon.dial(addresses, settings.pins)
             daemon.credentials.renew()
             if waiting := self._settings.changes_until_restart(settings):
-                daemon.hub.tell("other changes count after a restart only", "warning", settings=waiting)
-            daemon.hub.tell("reloaded", peers=addresses)
+                daemon.hub.log("other changes count after a restart only", "warning", settings=waiting)
+            daemon.hub.log("reloaded", peers=addresses)
         self._notifier.ready()
 
 

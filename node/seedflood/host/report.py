@@ -17,7 +17,7 @@ import structlog
 
 from seedflood import durable
 from seedflood.host.outlets import RESULT_LOST
-from seedflood.host.places import told_result
+from seedflood.host.places import read_result
 from seedflood.operations.rise import Best
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ class Report:
     samples: dict[str, dict[str, str]] = field(default_factory=dict)
     result: dict[str, Any] = field(default_factory=dict)
     """Of the run; empty if no life has reached its end."""
+    is_quiet: bool = False
+    """Is stdout not ours?"""
 
     def __post_init__(self) -> None:
-        self.result = told_result(self.path.parent)
+        self.result = read_result(self.path.parent)
 
     def recall(self) -> bool:
         """Reads the figures of the base model and the best loss that an earlier life kept. False if it kept none of
@@ -89,6 +91,8 @@ class Report:
 
     def publish(self, result: dict[str, Any]) -> None:
         """Prints the result on stdout, as one line of JSON."""
+        if self.is_quiet:
+            return
         if sys.stdout is None:
             _log.warning(RESULT_LOST)
             return

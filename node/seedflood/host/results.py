@@ -13,8 +13,8 @@ import structlog
 
 from seedflood.config import Settings
 from seedflood.errors import SeedfloodError
-from seedflood.host.compute_thread import Run, nothing
-from seedflood.host.occasions import Occasions
+from seedflood.host.compute import Run, nothing
+from seedflood.host.evaluation_schedule import EvaluationSchedule
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import Figures, Report
 from seedflood.operations.hub import TelemetryHub
@@ -59,7 +59,7 @@ class Learner(Protocol):
         """A digest of what was learned, 32 bytes."""
 
 
-def rehearse_export(settings: Settings, trainer: Learner) -> SeedfloodError | None:
+def try_export(settings: Settings, trainer: Learner) -> SeedfloodError | None:
     """What would refuse the export at the end of a run is told before it begins. Called on the compute thread, before
     the journal is opened. Raises SeedfloodError.
 
@@ -93,8 +93,10 @@ class Results:
         self._run = run
         node = settings.node
         self._is_evaluated = node.evaluate_examples != 0
-        self._occasions = Occasions(node.evaluate_every if self._is_evaluated else 0, settings.run.steps)
-        self._told_at = float("-inf")
+        self._evaluation_schedule = EvaluationSchedule(
+            node.evaluate_every if self._is_evaluated else 0, settings.run.steps
+        )
+        self._logged_at = float("-inf")
 
     def evaluate_before(self) -> None:
         """Evaluates the base model. This is done in a node's first life; later lives read the figures from the
@@ -110,15 +112,15 @@ class Results:
 
     def evaluate_on_the_way(self, step: int) -> None:
         """Evaluates after `step` steps, if it is time for that."""
-        if self._occasions.is_due(step, self._hub.measured_seconds):
+        if self._evaluation_schedule.is_due(step, self._hub.measured_seconds):
             self._evaluate(step, nothing)
 
-    def tell_progress(self, step: int, links: Links, facts: Callable[[], dict[str, Any]]) -> None:
+    def log_progress(self, step: int, links: Links, facts: Callable[[], dict[str, Any]]) -> None:
         """Logs how far the run is, if it is time for that, or at its end. facts: what the algorithm adds."""
         hub, steps, now = self._hub, self._settings.run.steps, time.monotonic()
-        if step < steps and now - self._told_at < self._settings.node.progress_seconds:
+        if step < steps and now - self._logged_at < self._settings.node.progress_seconds:
             return
-        self._told_at = now
+        self._logged_at = now
         _log.info(
             "progress",
             step=step,
@@ -131,11 +133,11 @@ class Results:
             **facts(),
         )
 
-    def conclude(self, then: Callable[[], None], steps: int | None = None) -> None:
-        """Called when the run is over: final evaluation and export, then `then`. steps: of it, if it ended sooner."""
+    def conclude(self, then: Callable[[], None], step: int) -> None:
+        """Called when the run is over: final evaluation and export, then `then`. step: with which it ended."""
         self._run(self._trainer.complete, nothing)
         if self._is_evaluated:
-            self._evaluate(steps or self._settings.run.steps, self.report.after.update)
+            self._evaluate(step, self.report.after.update)
             self._write_samples("after")
         self._run(self._trainer.digest, lambda digest: self._export(digest, then))
 
@@ -159,9 +161,9 @@ class Results:
         def tell(refused: Exception | None) -> None:
             self.unexported = refused
             if refused is None:
-                self._hub.tell("exported", folder=str(folder))
+                self._hub.log("exported", folder=str(folder))
             else:
-                self._hub.tell(UNEXPORTED, "error", reason=str(refused))
+                self._hub.log(UNEXPORTED, "error", reason=str(refused))
             then()
 
         self._run(export, tell)
@@ -173,7 +175,7 @@ class Results:
 
         def tell(done: tuple[Evaluation, float]) -> None:
             result, seconds = done
-            self._occasions.took(seconds, self._hub.measured_seconds)
+            self._evaluation_schedule.took(seconds, self._hub.measured_seconds)
             figures, best = result.rounded(), self.report.best
             rise = find_rise(step, result.loss, best, result.texts)
             self._hub.evaluated(step, figures, result.counts(), rise)
@@ -190,6 +192,6 @@ class Results:
         def tell(samples: list[Sample]) -> None:
             for number, one in enumerate(samples):
                 self.report.sampled(number, when, one)
-                self._hub.tell(f"written {when}", prompt=one.prompt, written=one.written)
+                self._hub.log(f"written {when}", prompt=one.prompt, written=one.written)
 
         self._run(self._trainer.samples, tell)

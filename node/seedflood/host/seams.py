@@ -1,12 +1,12 @@
 """The seams of a driver: interfaces that daemon, simulation and tests implement differently.
 
-Any algorithm needs these. An algorithm with a model adds a seam for it, and one that keeps or reports more extends
-these.
+Any algorithm needs these. One that keeps or reports more extends its journal and its observer.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.outputs import Event, Record
@@ -28,6 +28,9 @@ class Links(Protocol):
 
     def send(self, peer: OriginId, messages: Sequence[Message]) -> None: ...
 
+    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> object:
+        """Asks the peer for everything that the frontier lacks. At the end `Driver.pulled` is called."""
+
     def carry(self, peer: OriginId) -> None:
         """Something waits for the connection for contents (`Driver.next_content`)."""
 
@@ -39,6 +42,9 @@ class Observer(Protocol):
     """Hears of what happens: log, metrics, a test. It is called often, on the hot path, and must return at once."""
 
     def noted(self, event: Event) -> None: ...
+
+    def sent(self, peer: OriginId, message: Message) -> None:
+        """A message was given to the link with the peer. Not called for answers to pulls."""
 
     def finished(self) -> None: ...
 

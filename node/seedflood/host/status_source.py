@@ -1,4 +1,4 @@
-"""The status of a running node, for operators: reads its parts and returns plain values."""
+"""The status of a running node, for operators: reads its parts, returns plain values, and tells what has changed."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,6 +7,8 @@ from typing import Any
 
 from seedflood.host.clocks import Clocks
 from seedflood.host.engine import Engine
+from seedflood.operations.hub import TelemetryHub
+from seedflood.operations.status import STANDSTILL_SECONDS, why_not_ready
 from seedflood.operations.subject import LinkState, Subject
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.view import View
@@ -33,6 +35,8 @@ class StatusSource(Subject):
     """The `Driver.turns` at which the view was made."""
     _journal_size: Mapping[str, int] = field(default_factory=lambda: {"bytes": 0})
     _counted_at: float = float("-inf")
+    _was_ready: bool = False
+    _was_untimely: bool = False
 
     def __post_init__(self) -> None:
         self.parameters = self._engine.parameters
@@ -87,6 +91,37 @@ class StatusSource(Subject):
             self._counted_at = now
             self._journal_size = self._engine.journal.size()
         return self._journal_size
+
+    # What has changed
+
+    def log_changes(self, hub: TelemetryHub) -> None:
+        """Called after whatever happened."""
+        self._log_clock(hub)
+        self._log_ready(hub)
+        hub.reached(self._node.step)
+
+    def _log_clock(self, hub: TelemetryHub) -> None:
+        """Says it when the clock keeps this host from taking part, and when it no longer does."""
+        is_untimely = self._node.access.is_untimely
+        if is_untimely == self._was_untimely:
+            return
+        self._was_untimely = is_untimely
+        if is_untimely:
+            hub.log("waits for its clock", "warning", reason=self.clock_fault)
+        else:
+            hub.log("goes on: its clock lets it take part")
+
+    def _log_ready(self, hub: TelemetryHub) -> None:
+        """Says it when this host begins or ceases to take part as others expect; so do the links, to health checks."""
+        is_ready = self._node.is_ready and not (self.is_draining or self._driver.is_paused)
+        if is_ready and hub.is_quiet(STANDSTILL_SECONDS):
+            is_ready = why_not_ready(hub) is None
+        if is_ready == self._was_ready:
+            return
+        self._was_ready = self._links.health.is_serving = is_ready
+        pulled = sum(one.pull_bytes_received for one in self._links.totals.stats().values())
+        why: dict[str, Any] = {} if is_ready else {"reason": why_not_ready(hub)}
+        hub.log("ready" if is_ready else "not ready", step=self._node.step, pull_bytes=pulled, **why)
 
 
 def _reach(link: Link) -> dict[str, Any]:

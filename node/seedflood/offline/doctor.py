@@ -106,7 +106,7 @@ def _key(settings: Settings) -> Check:
         enrolment = Enrolment.open(settings, identity)
     except SeedfloodError as error:
         return _bad("key", error)
-    if (fault := Clocks(enrolment.gate, steady_seconds).fault()) is not None:
+    if (fault := Clocks(enrolment.access, steady_seconds).fault()) is not None:
         return Check("key", "bad", f"{fault}: set the clock, or have the operator give it more time.", ExitCode.CONFIG)
     return Check("key", "ok", identity.fingerprint + (" is on the roster" if operator else "; the run is open"))
 
@@ -193,6 +193,10 @@ def _shake_hands(connection: socket.socket, address: str, way: str) -> Check:
 def _step(settings: Settings) -> Iterator[Check]:
     """Rows, model, memory, disk, time and traffic: of a step that is measured."""
     free, node = _free_memory(), settings.node
+    if settings.run.objective.task == "own":
+        yield Check("step", "note", "a script computes it: rows, memory and time are not known here")
+        yield _disk(node.state, DISK_SPARE_BYTES)
+        return
     try:
         step = _measure(settings)
     except SeedfloodError as error:
@@ -203,12 +207,12 @@ def _step(settings: Settings) -> Iterator[Check]:
     yield Check("rows", "ok", step.rows)
     yield from _journal(settings, step.base_digest)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    told = f"a step takes {decimal(used)} of {decimal(free)}"
+    sentence = f"a step takes {decimal(used)} of {decimal(free)}"
     if used > MEMORY_SHARE_MAX * free:
         remedy = "set a smaller [node] micro_batch, or choose another estimate."
-        yield Check("memory", "bad", f"{told}: {remedy}", ExitCode.CONFIG)
+        yield Check("memory", "bad", f"{sentence}: {remedy}", ExitCode.CONFIG)
     else:
-        yield Check("memory", "ok", told)
+        yield Check("memory", "ok", sentence)
     copies = SNAPSHOTS_KEPT if settings.run.mode == "gasloc" else 0
     yield _disk(node.state, step.model_bytes * copies + DISK_SPARE_BYTES)
     if step.export_fault is not None:
@@ -220,8 +224,8 @@ def _step(settings: Settings) -> Iterator[Check]:
     yield Check(
         "time", "ok", f"{step.seconds:.3g} s a step, so {_span(step.seconds * settings.run.steps)} of computing"
     )
-    told = f"{decimal(round(step.sent_bytes))} a step; a link carries those of all hosts, {whole} in all"
-    yield Check("traffic", "ok", f"{told}, and at most {day} a day")
+    sentence = f"{decimal(round(step.sent_bytes))} a step; a link carries those of all hosts, {whole} in all"
+    yield Check("traffic", "ok", f"{sentence}, and at most {day} a day")
 
 
 def _measure(settings: Settings) -> _Step:
@@ -241,11 +245,11 @@ def _measure(settings: Settings) -> _Step:
     trainer, steps = Trainer(run, node), run.seedflood.local_steps
     for _ in range(2):
         measured = trainer.measure(0, 0, steps)
-    told = sum(len(one) if isinstance(one, bytes) else 8 for one in measured.probes)
+    measured_bytes = sum(len(one) if isinstance(one, bytes) else 8 for one in measured.probes)
     rows = trainer.task.describe()
     counts = f"{rows['rows']:,} to train, {rows['rows_here']:,} of them here, {rows['validation_rows']:,} to evaluate"
     text = "; ".join([f"task {rows['task']}: {counts}", *rows["remarks"]])
-    sent = (told + BUNDLE_BYTES) / steps
+    sent = (measured_bytes + BUNDLE_BYTES) / steps
     fault = _export_fault(trainer, node.export)
     return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text, fault)
 
@@ -270,13 +274,13 @@ def _journal(settings: Settings, base_digest: bytes | None) -> Iterator[Check]:
 def _disk(state: Path, wanted: int) -> Check:
     there = next(one for one in (state, *state.parents) if one.exists())
     free = shutil.disk_usage(there).free
-    told = f"{decimal(free)} free at {there}, up to {decimal(wanted)} are needed"
+    sentence = f"{decimal(free)} free at {there}, up to {decimal(wanted)} are needed"
     if free < wanted:
-        return Check("disk", "bad", f"{told}: make room, or choose another [node] state.", ExitCode.DISK)
+        return Check("disk", "bad", f"{sentence}: make room, or choose another [node] state.", ExitCode.DISK)
     if not os.access(there, os.W_OK):
         text = f"{there} cannot be written: choose another [node] state."
         return Check("disk", "bad", text, ExitCode.DISK)
-    return Check("disk", "ok", told)
+    return Check("disk", "ok", sentence)
 
 
 def _waiting(settings: Settings) -> str:

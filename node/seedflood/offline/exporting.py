@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from seedflood.config import Settings, check_target
-from seedflood.host.places import told_result
+from seedflood.host.places import read_result
 from seedflood.offline.learned import rebuild
 from seedflood.training.adapting import CONFIG_FILE
 from seedflood.training.card import Learned, model_card
@@ -45,7 +45,7 @@ def export_adapter(
 
 
 def _learned(settings: Settings, trainer: Trainer, steps: int) -> Learned:
-    told = told_result(settings.node.state).items()
+    told = read_result(settings.node.state).items()
     figures = {name: value for name, value in told if name.endswith(("_before", "_after"))}
     halvings = {"times the learning rate was halved": trainer.replica.halvings} if trainer.replica.halvings else {}
     counts = {f"steps of {settings.run.steps}": steps, **halvings, **trainer.count_rows()}

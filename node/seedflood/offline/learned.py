@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from seedflood.config import RunSettings, Settings
 from seedflood.errors import ConfigError, JournalError
-from seedflood.host.places import JOURNAL_FILE, told_result
+from seedflood.host.places import JOURNAL_FILE, read_result
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
@@ -27,7 +27,9 @@ from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.files import read_file
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel
+from seedflood.training.rows import Splits
 from seedflood.training.seedflood.trainer import Trainer
+from seedflood.training.shards import Shard
 from seedflood.training.tasks import task_of_rows
 
 BATCH_BUNDLES = 1024
@@ -85,7 +87,8 @@ def evaluate_any(
     if table is None:
         task = load_rows(run, settings.node, base)
     else:
-        task = task_of_rows(read_as or run, base.tokenizer, table, base.causal.vocabulary_size)
+        rows, size = Splits(table, table), base.causal.vocabulary_size
+        task = task_of_rows(read_as or run, base.tokenizer, rows, Shard(), size)
     return evaluate(base.causal, task), steps
 
 
@@ -101,7 +104,7 @@ def load(settings: Settings, *, has_state: bool, adapter: Path | None = None) ->
 def rebuild(settings: Settings) -> Rebuilt:
     """Base model plus journal: the replica of a node that has stopped, or that runs. Raises SeedfloodError."""
     with _node(settings) as (trainer, journal):
-        steps = told_result(settings.node.state).get("steps") or _complete_steps(settings.run, journal)
+        steps = read_result(settings.node.state).get("steps") or _complete_steps(settings.run, journal)
         _adopt_closed(trainer, journal)
         trainer.replica.replay([one for one in _updates(page) if one.step < steps] for page in _batches(journal))
     trainer.complete()
@@ -208,5 +211,5 @@ def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bo
 
 
 def _result_digest(state: Path) -> str | None:
-    digest = told_result(state).get("digest")
+    digest = read_result(state).get("digest")
     return digest if isinstance(digest, str) else None

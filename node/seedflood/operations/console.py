@@ -48,7 +48,7 @@ class Console:
 
 
 async def _look_at_ports(hub: TelemetryHub, address: str | None) -> None:
-    crowding = Crowding(int(address.rpartition(":")[2]) if address is not None else 0, hub.tell)
+    crowding = Crowding(int(address.rpartition(":")[2]) if address is not None else 0, hub.log)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         crowding.look(await asyncio.to_thread(connections))

@@ -13,20 +13,20 @@ FULL_PART, CALM_PART = 0.9, 0.5
 class Crowding:
     """Give it all connections now and then. http_port: 0 if there is none."""
 
-    def __init__(self, http_port: int, tell: Callable[..., None]) -> None:
+    def __init__(self, http_port: int, log: Callable[..., None]) -> None:
         self._room = room()
         self._http_port = http_port
-        self._tell = tell
-        self._told: set[int] = set()
+        self._log = log
+        self._logged: set[int] = set()
 
     def look(self, connections: Mapping[int, Counter[str]]) -> None:
-        self._told &= connections.keys()
+        self._logged &= connections.keys()
         for port, by_address in connections.items():
             most = self._room.http if port == self._http_port else self._room.links
             count = by_address.total()
             if count < CALM_PART * most:
-                self._told.discard(port)
-            elif count >= FULL_PART * most and port not in self._told:
-                self._told.add(port)
+                self._logged.discard(port)
+            elif count >= FULL_PART * most and port not in self._logged:
+                self._logged.add(port)
                 address, held = by_address.most_common(1)[0]
-                self._tell(CROWDED, "warning", port=port, connections=count, most_from=address, of_these=held)
+                self._log(CROWDED, "warning", port=port, connections=count, most_from=address, of_these=held)

@@ -126,7 +126,7 @@ class EventFile(RotatingFileHandler):
         self.namer = _spell_older
         self.dropped = 0
         self._unwritten = 0
-        self._told = 0
+        self._logged = 0
         """How many of the lost lines a line in the file tells of."""
         self._is_broken = False
         self._retry_at = 0.0
@@ -151,14 +151,14 @@ class EventFile(RotatingFileHandler):
         if self._is_broken and time.monotonic() < self._retry_at:
             self._unwritten += 1
             return
-        missing, unwritten = self.lost - self._told, self._unwritten
+        missing, unwritten = self.lost - self._logged, self._unwritten
         if missing:
             gap = Line(time.time(), LACKS, "warning", {"lines_lost": missing})
             record.msg = "\n".join((encode(gap, self._identity), self.format(record)))
         super().emit(record)
         if self._unwritten > unwritten:
             return
-        self._told += missing
+        self._logged += missing
         if self._is_broken:
             self._is_broken = False
             _log.warning("the event log goes on", lines_lost=missing)

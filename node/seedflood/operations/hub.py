@@ -51,7 +51,7 @@ _log = structlog.stdlib.get_logger("seedflood")
 class TelemetryHub:
     """subject: the node. events: the last events for people, the newest last.
 
-    The observer of the algorithm sets: last_close, if it has windows; tells_rounds, if it calls `stepped`; tracer, if
+    The observer of the algorithm sets: last_close, if it has windows; counts_rounds, if it calls `stepped`; tracer, if
     its updates can be traced; unready_reason, why a node with links may not be ready.
     """
 
@@ -77,7 +77,7 @@ class TelemetryHub:
         self.measuring_since: float | None = None
         """When the first measurement of this process began, on the monotonic clock."""
         self.last_close: LastClose | None = None
-        self.tells_rounds = False
+        self.counts_rounds = False
         self.tracer: Tracer | None = None
         self.unready_reason = "it does not take part yet"
         self._linked: dict[OriginId, str] = {}
@@ -115,14 +115,14 @@ class TelemetryHub:
 
     # For people: the log on stderr, the event log and the page show the same
 
-    def tell(self, event: str, level: str = "info", **facts: Any) -> None:
+    def log(self, event: str, level: str = "info", **facts: Any) -> None:
         _log.log(logging.getLevelNamesMapping()[level.upper()], event, **facts)
         at = self.write(event, level, facts)
         if level != "debug":
             self.events.append({"time": spell_time(at), "event": event, "level": level, **facts})
 
     def noted(self, event: Event) -> None:
-        self.tell(event.name, event.level, **event.facts)
+        self.log(event.name, event.level, **event.facts)
 
     def write(self, event: str, level: str, facts: Mapping[str, Any] | Callable[[], Mapping[str, Any]]) -> float:
         """Writes into the event log only. facts: if they are costly to make, a function that the log's thread calls.
@@ -168,17 +168,17 @@ class TelemetryHub:
         self.figures = {name: value for name, value in figures.items() if value is not None}
         self.history.evaluated(step, figures)
         facts: dict[str, Any] = {"step": step, **figures, **counts}
-        self.tell("evaluated", **facts)
-        self._tell_rise(rise)
+        self.log("evaluated", **facts)
+        self._log_rise(rise)
 
-    def _tell_rise(self, rise: Rise | None) -> None:
+    def _log_rise(self, rise: Rise | None) -> None:
         """Tells once that the loss has risen, and once that it is down again."""
         before, self.rise = self.rise, rise
         if rise is not None and before is None:
             best = {"best_loss": round(rise.best.loss, 6), "best_step": rise.best.step} if rise.best is not None else {}
-            self.tell(NO_NUMBER if rise.loss is None else RISEN, "error", step=rise.step, loss=rise.loss, **best)
+            self.log(NO_NUMBER if rise.loss is None else RISEN, "error", step=rise.step, loss=rise.loss, **best)
         elif rise is None and before is not None:
-            self.tell("the loss is near its best again")
+            self.log("the loss is near its best again")
 
     # Progress
 
@@ -203,7 +203,7 @@ class TelemetryHub:
         algorithm's observer calls `stepped`: an observer can tell steps that were done from steps that were caught up
         with."""
         before, self._step = self._step, step
-        if before is not None and step > before and not self.tells_rounds:
+        if before is not None and step > before and not self.counts_rounds:
             self.stepped(step - before)
 
     def steps_per_second(self) -> float | None:

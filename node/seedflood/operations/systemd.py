@@ -32,30 +32,30 @@ class Notifier:
         return cls(environment.get("NOTIFY_SOCKET") or None, seconds or None)
 
     def ready(self) -> None:
-        self._tell("READY=1")
+        self._notify("READY=1")
 
     def reloading(self) -> None:
         """Call `ready` when it is done."""
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        self._tell("STOPPING=1")
+        self._notify("STOPPING=1")
 
     def status(self, sentence: str) -> None:
-        self._tell(f"STATUS={sentence}")
+        self._notify(f"STATUS={sentence}")
 
     def start_watchdog(self, loop: asyncio.AbstractEventLoop, status: Callable[[], str]) -> None:
         """Sends a keep-alive and the status twice per watchdog interval."""
         if self.watchdog_seconds is None or self._address is None:
             return
-        self._tell("WATCHDOG=1", f"STATUS={status()}")
+        self._notify("WATCHDOG=1", f"STATUS={status()}")
         self._beat = loop.call_later(self.watchdog_seconds / 2, self.start_watchdog, loop, status)
 
     def stop_watchdog(self) -> None:
         if self._beat is not None:
             self._beat.cancel()
 
-    def _tell(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         if self._address is None:
             return
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as s:

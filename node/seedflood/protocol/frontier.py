@@ -44,21 +44,21 @@ _first, _last = itemgetter(0), itemgetter(1)
 _HELD, _RANGE = struct.Struct(">QQI"), struct.Struct(">QQ")
 
 
-def is_tellable(held: Sequence[Held]) -> bool:
+def is_sendable(held: Sequence[Held]) -> bool:
     """Is this short enough for every node to accept it?"""
     ranges = [len(one.beyond) for one in held]
     is_short = len(ranges) <= FRONTIER_ORIGINS_MAX and sum(ranges) <= FRONTIER_RANGES_MAX
     return is_short and max(ranges, default=0) <= RANGES_MAX
 
 
-def tellable(held: Sequence[Held]) -> tuple[Held, ...]:
+def sendable(held: Sequence[Held]) -> tuple[Held, ...]:
     """The same, cut down to what every node accepts: the first origins, and their first ranges."""
-    if is_tellable(held):
+    if is_sendable(held):
         return tuple(held)
-    told = held[:FRONTIER_ORIGINS_MAX]
+    sent = held[:FRONTIER_ORIGINS_MAX]
     room = FRONTIER_RANGES_MAX
     cut = []
-    for one in told:
+    for one in sent:
         cut.append(Held(one.origin, one.mark, one.beyond[: min(room, RANGES_MAX)]))
         room -= len(cut[-1].beyond)
     return tuple(cut)

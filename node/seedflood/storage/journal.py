@@ -5,9 +5,9 @@ under keys that the algorithm chooses. An algorithm that keeps more derives a jo
 (`storage/seedflood`). Each write joins a group (`store`), which ends in one of two ways:
 
 * durably, for what we are about to say: the group is on the disk before `keep` returns. So after any crash, even a
-  power failure, nobody hears something different from this node;
-* by `commit`, for what others said: a power failure may lose the last groups. Neighbours have them, and repair brings
-  them back.
+  power failure, nobody gets something different from this node;
+* by `commit`, for what others published: a power failure may lose the last groups. Neighbours have them, and repair
+  brings them back.
 
 A damaged file is recognised when it is opened, and set aside (`opening`). No SQL statement stays open between two
 batches of a read, so a slow peer blocks neither writes nor the checkpoint that keeps the log file small.

@@ -2,13 +2,13 @@
 
 Opening checks everything: the pages (sqlite's integrity check, which covers the indexes), the schema, the seal of every
 record, and the log. A file that fails is *damaged*. It is renamed, and an empty one takes its place. So the node has
-lost its past, as with a lost disk: it is forgetful (`protocol/seedflood/catchup`), and pulls everything from its
+lost its past, as with a lost disk: it is amnesic (`protocol/seedflood/catchup`), and pulls everything from its
 neighbours. Nothing is salvaged: what was lost besides is unknown, so every neighbour has to be asked anyway. An error
 of the disk is no damage: it is raised, and ends the process.
 
 A *log* ends early after a power failure, in the writes that nobody forced onto the disk. sqlite takes what stands
 before that for the whole log, and so do we. The same goes for a log in which the disk changed what was forced. Then the
-node does not know that it forgot something; the first neighbours that it hears tell it (`tests/system/test_disks.py`).
+node does not know that it forgot something; its first neighbours show it (`tests/system/test_disks.py`).
 
 A journal is made as a draft, and renamed when it is complete and on the disk. So an empty file under its name is
 damaged, not new. Pages that compaction frees are used again; the file never becomes smaller.
@@ -31,8 +31,8 @@ from seedflood.storage.tables import Meta
 if TYPE_CHECKING:
     from seedflood.storage.journal import Journal
 
-FORMAT_VERSION = 9
-"""Formats up to 6 were packed bytes; rows of this one are protobuf. Up to 8 no rows of tokens were told."""
+FORMAT_VERSION = 10
+"""Formats up to 6 were packed bytes; rows of this one are protobuf. Up to 8 no rows of tokens were sent."""
 
 PAGE_BYTES = 4096
 DAMAGED_SUFFIX = ".damaged"
@@ -139,7 +139,8 @@ def _check_identity(path: Path, found: RunMark, wanted: RunMark) -> None:
         )
     if found.base_digest != wanted.base_digest:
         raise ConfigError(
-            f"{path} was made with other base model weights; use another --state folder or the same weights"
+            f"{path} was made with other base model weights: put those back, or delete {path.name}* to begin anew (not "
+            "identity.pem beside it, the key by which others know this host)"
         )
 
 

@@ -44,23 +44,23 @@ class Learned:
     figures: Mapping[str, float | None]
 
 
-def told_base(folder: Path) -> str | None:
+def named_base(folder: Path) -> str | None:
     """The digest of the base model, 64 hex digits, by the model card in a folder. None if it does not say."""
     try:
-        told = re.search(rf"^\| {BASE_DIGEST} \| (\w+) \|$", (folder / CARD_FILE).read_text(errors="replace"), re.M)
+        found = re.search(rf"^\| {BASE_DIGEST} \| (\w+) \|$", (folder / CARD_FILE).read_text(errors="replace"), re.M)
     except OSError:
         return None
-    return told and told[1]
+    return found and found[1]
 
 
-def told_objective(folder: Path) -> dict[str, Any]:
+def named_objective(folder: Path) -> dict[str, Any]:
     """`[run.objective]` of the run that made this model or adapter, by its model card. Empty if it does not say."""
     try:
         spelled = _SETTINGS.search((folder / CARD_FILE).read_text(errors="replace"))
-        told = tomllib.loads(spelled[1])["run"]["objective"] if spelled else {}
+        found = tomllib.loads(spelled[1])["run"]["objective"] if spelled else {}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", notes: str = "") -> str:
@@ -78,6 +78,8 @@ def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", no
         **learned.rows,
         **{name.replace("_", " "): value for name, value in learned.figures.items() if value is not None},
     }
+    settings: dict[str, Any] = json.loads(run.canonical())
+    settings.setdefault("objective", {}).setdefault("task", run.objective.task)  # a reader may not know the default
     lines = [
         "---",
         *(f"{key}: {value}" for key, value in head.items()),
@@ -99,7 +101,7 @@ def model_card(learned: Learned, kind: Literal["model", "adapter"] = "model", no
         "To train it again, with the same rows, give all hosts these settings:",
         "",
         "```toml",
-        spell({"run": json.loads(run.canonical())}).rstrip(),
+        spell({"run": settings}).rstrip(),
         "```",
         "",
     ]

@@ -53,8 +53,8 @@ class CausalModel:
     @property
     def ends(self) -> set[int]:
         """Tokens that end a text, as the folder of the model has them. Some files have what is no number of a token."""
-        told = self.module.generation_config.eos_token_id
-        ends = told if isinstance(told, list) else [told]
+        end = self.module.generation_config.eos_token_id
+        ends = end if isinstance(end, list) else [end]
         return {end for end in ends if type(end) is int and end >= 0}
 
     def new_cache(self) -> Cache:

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from seedflood.errors import ModelError
-from seedflood.training.chat_template import AnswerEnd, ChatTemplate, Rendered, Span, alike, one_of, with_fixed_date
+from seedflood.training.chat_template import AnswerEnd, ChatTemplate, ChatText, alike, one_of, with_fixed_date
+from seedflood.training.encoding import Encoder, check_places
 from seedflood.training.formats import ChatFormat
 from seedflood.training.hub import first_line
 from seedflood.training.leaves import FOUND, LeafKind, StandIn, with_marks
-from seedflood.training.marking import Marked, MarkedEncoder
 from seedflood.training.messages import Message, is_learned, read_messages, read_tools, unread_keys
+from seedflood.training.objectives.example import Rendered, Span
+from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import Row, as_text
 
 QUOTES_MAX = 64
@@ -77,7 +79,7 @@ class _Place:
     first: int
     last: int
     in_written: Span
-    written: Rendered
+    written: ChatText
     missing: list[LeafKind]
     ends_with: LeafKind
 
@@ -92,14 +94,15 @@ class _Turn:
     has_end: bool
 
 
-class ChatEncoder(MarkedEncoder):
+class ChatEncoder(Encoder):
     """Chats by the template of the model's tokenizer. Raises ModelError if it has none."""
 
     form: ChatFormat
-    has_own_beginning = True
+    objective = LanguageModelling()
 
     def __init__(self, tokenizer: Any, form: ChatFormat, length_max: int) -> None:
         super().__init__(tokenizer, form, length_max)
+        check_places(tokenizer)
         self.template = ChatTemplate(tokenizer)
         self.besides = ("system", "tools") if self.template.reads_tools else ("system",)
         self.is_endless = not self.template.stops
@@ -111,7 +114,7 @@ class ChatEncoder(MarkedEncoder):
         closings = self.template.content.closings | self.template.call.stops
         self._closing = re.compile(rf"\s*(?:{one_of(one.strip() for one in closings).pattern})")
 
-    def mark(self, row: Row) -> Marked:
+    def render(self, row: Row) -> Rendered:
         chat = self._chat(row)
         spans: list[Span] = []
         remarks = set()
@@ -131,7 +134,7 @@ class ChatEncoder(MarkedEncoder):
             remarks.add(TOOLS_LEFT_OUT)
         if (system := _system_of(chat.row)) and system.strip() != chat.messages[0]["content"].strip():
             remarks.add(SYSTEM_BESIDE)
-        return Marked(text, tuple(spans), tuple(sorted(remarks)))
+        return Rendered(text, tuple(spans), remarks=tuple(sorted(remarks)), has_own_beginning=True)
 
     def remarks(self, rows: Sequence[Row]) -> list[str]:
         template = self.tokenizer.get_chat_template(tools=[{}])
@@ -159,7 +162,7 @@ class ChatEncoder(MarkedEncoder):
             messages.insert(0, {"role": "system", "content": system})
         return messages
 
-    def _write(self, row: Row, messages: list[Message], tools: Any) -> Rendered:
+    def _write(self, row: Row, messages: list[Message], tools: Any) -> ChatText:
         """A chat as text. Raises DataError."""
         try:
             return self.template.write(messages, tools)
@@ -194,7 +197,7 @@ class ChatEncoder(MarkedEncoder):
             )
         return {REASONING_LEFT_OUT} if missing else set()
 
-    def _with_marks(self, chat: _Chat, index: int) -> tuple[StandIn, Rendered]:
+    def _with_marks(self, chat: _Chat, index: int) -> tuple[StandIn, ChatText]:
         """The chat with marks in place of what one of its messages says. Raises DataError."""
         stand_in = with_marks(chat.messages[index])
         messages = [*chat.messages[:index], stand_in.message, *chat.messages[index + 1 :]]

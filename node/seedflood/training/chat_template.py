@@ -22,6 +22,7 @@ from seedflood.errors import ModelError
 from seedflood.training.hub import first_line
 from seedflood.training.leaves import FOUND, mark
 from seedflood.training.messages import Message, call_with
+from seedflood.training.objectives.example import Span
 
 _DATE = re.compile(r"strftime_now\(([^()]*)\)")
 _FIXED_DATE = (
@@ -35,11 +36,8 @@ _GENERATION = re.compile(r"{%[-+]?\s*generation\s*[-+]?%}")
 _BRACKETED = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 """What a token that is no part of a text looks like; one in a vocabulary need not be marked as special."""
 
-Span = tuple[int, int]
-"""Characters from the first to before the second."""
 
-
-class Rendered(NamedTuple):
+class ChatText(NamedTuple):
     """A chat as text. marks: what the template says is the assistant's; None if it says nothing."""
 
     text: str
@@ -103,14 +101,14 @@ class ChatTemplate:
         self.written_end = repr(middle.partition("x")[0]) if middle else "nothing"
         """What stands behind an answer, up to what is said next; for people."""
 
-    def write(self, messages: Sequence[Message], tools: Any = None, *, is_asking: bool = False) -> Rendered:
+    def write(self, messages: Sequence[Message], tools: Any = None, *, is_asking: bool = False) -> ChatText:
         """is_asking: with what stands before an answer that is to be written. Raises what the template raises."""
         with suppress(Exception):
             return self._render(messages, tools, is_asking)
         # Some templates put arguments into text as they are.
         return self._render([_spelled(message) for message in messages], tools, is_asking)
 
-    def _render(self, messages: Sequence[Message], tools: Any, is_asking: bool) -> Rendered:
+    def _render(self, messages: Sequence[Message], tools: Any, is_asking: bool) -> ChatText:
         template, has_marks = _prepared(self._tokenizer.get_chat_template(tools=tools))
         written: Any = render_jinja_template(
             [list(messages)],
@@ -121,7 +119,7 @@ class ChatTemplate:
             **self._tokenizer.special_tokens_map,
         )
         (text,), marks = written
-        return Rendered(text, marks[0] if has_marks else None)
+        return ChatText(text, marks[0] if has_marks else None)
 
     def _find_control_tokens(self, texts: Iterable[str]) -> re.Pattern[str]:
         """A pattern of the tokens that structure a text: those that were added to the vocabulary, and those that are
@@ -165,7 +163,7 @@ class ChatTemplate:
 class _Samples:
     """Small chats as a template writes them. Raises what the template raises for a plain one."""
 
-    def __init__(self, write: Callable[..., Rendered]) -> None:
+    def __init__(self, write: Callable[..., ChatText]) -> None:
         self._write = write
         self.texts: list[str] = []
         question: Message = {"role": "user", "content": "x"}
@@ -187,8 +185,8 @@ class _Samples:
         _, last = self._split([question, call], 2)
         _, between, _, _ = self._split([question, call, result, answer], 4)
         self.behind_call = between, last
-        told = self._write([question, call, result, answer]).text
-        prompt, header = self._opening([question, call, result], told[: told.index(mark(0))])
+        written = self._write([question, call, result, answer]).text
+        prompt, header = self._opening([question, call, result], written[: written.index(mark(0))])
         # An earlier answer may have less before it, as without the tags of its reasoning.
         self.opening_behind_tool = Opening(prompt, header[: alike(header, self.opening.header)])
 
@@ -200,10 +198,10 @@ class _Samples:
             raise ValueError("it does not write all messages once")
         return pieces
 
-    def _within(self, said: Message) -> Iterable[str]:
+    def _within(self, message: Message) -> Iterable[str]:
         """What a template puts between two parts of one answer."""
         with suppress(Exception):
-            text = self._write([{"role": "user", "content": "x"}, {"role": "assistant", **said}]).text
+            text = self._write([{"role": "user", "content": "x"}, {"role": "assistant", **message}]).text
             self.texts.append(text)
             places = [one.span() for one in FOUND.finditer(text)]
             yield text[places[0][1] : places[-1][0]]
@@ -226,8 +224,12 @@ def _spelled(message: Message) -> Message:
     """The message with the arguments of its calls as JSON."""
     calls = []
     for call in message.get("tool_calls", ()):
-        told = call["function"]["arguments"]
-        calls.append(call_with(call, arguments=told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)))
+        arguments = call["function"]["arguments"]
+        calls.append(
+            call_with(
+                call, arguments=arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            )
+        )
     return {**message, "tool_calls": calls} if calls else message
 
 

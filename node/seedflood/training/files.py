@@ -119,22 +119,37 @@ def _complaint(path: Path, error: Exception) -> str:
     return f"Cannot read {path} ({(str(error).splitlines() or [''])[0]}): copy the file anew."
 
 
-def _read_json_lines(path: Path) -> Table:
-    """One object per line, or a list of objects as in .json."""
+def _read_json(path: Path) -> Table:
+    """A list of objects, perhaps as the only list of an object around it, or columns; else one object per line. All
+    that a .json does not hold as one value is lines."""
+    with _open(path) as file:
+        head = file.peek(LOOKED_AT)[:LOOKED_AT]
+    is_list = head.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+    if not is_list and kind_of(path) != ".json":
+        return _read_json_lines(path, head)
+    with _open(path) as file:
+        text = file.read()
+    try:
+        whole = _parse(text, path)
+    except DataError:
+        if is_list:
+            raise
+        return _read_json_lines(path, head)
+    halves = _has_halves(text)
+    numbered = enumerate(_rows_of(whole), start=1)
+    return Table([_checked(columns, path, number, has_halves=halves) for number, columns in numbered])
+
+
+def _read_json_lines(path: Path, head: bytes) -> Table:
+    """head: how the file begins."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path} is {NOT_UTF_8}")
+    rows = []
     with _open(path) as lines:
-        head = lines.peek(LOOKED_AT)[:LOOKED_AT]
-        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise DataError(f"{path} is {NOT_UTF_8}")
-        if _is_list(head):
-            return _read_json(path)
-        numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
-        parsed = ((_parse(line, path, number), number, _has_halves(line)) for number, line in numbered if line)
-        return Table([_checked(columns, path, number, has_halves=halves) for columns, number, halves in parsed])
-
-
-def _is_list(head: bytes) -> bool:
-    """Does a file that begins so hold one list, perhaps behind the mark of a byte order?"""
-    return head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
+        for number, line in enumerate(lines, start=1):
+            if text := line.strip():
+                rows.append(_checked(_parse(text, path, number), path, number, has_halves=_has_halves(text)))
+    return Table(rows)
 
 
 def _parse(text: bytes, path: Path, line: int = 1) -> Any:
@@ -163,21 +178,6 @@ def _checked(columns: Any, path: Path, number: int, *, has_halves: bool) -> Row:
 def _has_halves(text: bytes) -> bool:
     """Has it escapes of surrogates, which are halves of characters and come in pairs?"""
     return b"\\ud" in text or b"\\uD" in text
-
-
-def _read_json(path: Path) -> Table:
-    """A list of objects, perhaps as the only list of an object around it, or columns; else one object per line."""
-    with _open(path) as file:
-        text = file.read()
-    try:
-        whole = _parse(text, path)
-    except DataError:
-        if _is_list(text[:LOOKED_AT]):
-            raise
-        return _read_json_lines(path)
-    rows = _rows_of(whole)
-    halves = _has_halves(text)
-    return Table([_checked(columns, path, number, has_halves=halves) for number, columns in enumerate(rows, start=1)])
 
 
 def _rows_of(whole: Any) -> list[Any]:
@@ -269,8 +269,8 @@ OPENERS: Mapping[str, Callable[[Path], Any]] = {
 """By the ending of a compressed file: opens it for reading bytes."""
 
 KINDS: Mapping[str, Callable[[Path], Table]] = {
-    ".jsonl": _read_json_lines,
-    ".ndjson": _read_json_lines,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
     ".json": _read_json,
     ".csv": _read_csv,
     ".tsv": _read_csv,

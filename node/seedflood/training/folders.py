@@ -23,8 +23,8 @@ def writing_folder(folder: str | os.PathLike[str], mark: str, card: str) -> Iter
     mark: see `check_place`. Raises ConfigError if the folder holds something else than an earlier export of the run
     that the card is of, DiskFullError or ModelError if it cannot be written.
     """
-    target, told = Path(folder), RUN_IN_CARD.search(card)
-    check_place(target, None if told is None else told[1], mark)
+    target, found = Path(folder), RUN_IN_CARD.search(card)
+    check_place(target, None if found is None else found[1], mark)
     with _folder_beside(target) as beside:
         (beside / CARD_FILE).write_text(card, encoding="utf-8")
         yield beside

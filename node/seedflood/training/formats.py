@@ -1,4 +1,5 @@
-"""How rows become prompts or texts: the formats of the built-in tasks, and those that settings spell out.
+"""How a row becomes text, and what is learned of it: the formats of the built-in tasks, and those that settings spell
+out. Commands that only look at rows use them, too, so nothing here needs torch.
 
 Classification uses prompts, as MeZO does (arXiv 2305.17333, appendix D). A template makes a prompt of a row, and the
 answer is the label word whose first token the model finds most likely right after it. "lm" is language modelling of
@@ -8,37 +9,42 @@ itself writes what it learns from.
 
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from seedflood import embedded
 from seedflood.config import EMBEDDED, ObjectiveSettings
 from seedflood.errors import ConfigError
-from seedflood.training.messages import as_list, role_of
+from seedflood.training.messages import as_list, is_left_out, role_of
+from seedflood.training.objectives.example import Rendered
 from seedflood.training.rewards.scores import columns_of
 from seedflood.training.rows import Row, Splits, Table, choose_splits
 from seedflood.training.sources import read_embedded, read_hub
 
-OPTIONAL = ("system", "history", "input", "context")
-"""Columns of a template that a row may lack, as rows of Alpaca do."""
-
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class Format(ABC):
     """How a row is read; `tasks.ENCODERS` has an encoder for each kind."""
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Those that must have text."""
-        return ()
+    @abstractmethod
+    def reads(self) -> tuple[str, ...]:
+        """The columns that are read; that of the label, or of what is learned, comes last."""
 
+    @abstractmethod
     def check(self, row: Row) -> None:
-        """Raises DataError if a row has not the columns, or no label, that this format reads."""
-        row.texts(self.columns, OPTIONAL)
+        """Raises DataError for a row that cannot be learned from, as far as that can be told without a tokenizer."""
 
-    def check_names(self, table: Table) -> None:
-        """Raises DataError if a table that names its labels counts them in another order than this format."""
+    def is_left_out(self, row: Row) -> bool:
+        """Does the row say that it is not learned?"""
+        return is_left_out(row, self.reads)
+
+    def learned_rows(self, table: Table) -> list[Row]:
+        """The rows of a table without those that are left out. Raises DataError if the table names its labels, and in
+        another order than this format."""
+        return [row for row in table.rows if not self.is_left_out(row)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,20 @@ class TemplateFormat(Format):
     template: str
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         return fields_of(self.template)
+
+    @abstractmethod
+    def render(self, row: Row) -> Rendered:
+        """Raises DataError for a row that lacks what is read."""
+
+    def check(self, row: Row) -> None:
+        self.render(row)
+
+    def stripped(self, row: Row) -> str:
+        """The template with the columns of a row in it, without space around them."""
+        texts = row.texts(fields_of(self.template))
+        return self.template.format_map({column: text.strip() for column, text in texts.items()}).rstrip(" ")
 
 
 BOOLEANS = {"false": ("false", "no", "0"), "true": ("true", "yes", "1")}
@@ -63,17 +81,21 @@ class PromptFormat(TemplateFormat):
     label_words: tuple[str, ...]
     label_column: str = "label"
 
-    def check(self, row: Row) -> None:
-        Format.check(self, row)
-        self.label(row)
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (*fields_of(self.template), self.label_column)
 
-    def check_names(self, table: Table) -> None:
+    def render(self, row: Row) -> Rendered:
+        return Rendered(self.stripped(row), (), self.label(row))
+
+    def learned_rows(self, table: Table) -> list[Row]:
         for place, name in enumerate(table.label_names.get(self.label_column, ())):
             if name in self.label_words and self.label_words.index(name) != place:
                 raise table.rows[0].error(
                     f'label {place} in column "{self.label_column}" is called {name}, and that is number '
                     f"{self.label_words.index(name)} of label_words: write the names in place of the numbers."
                 )
+        return TemplateFormat.learned_rows(self, table)
 
     def label(self, row: Row) -> int:
         """The index of a row's label. Raises DataError."""
@@ -103,58 +125,96 @@ class TextFormat(TemplateFormat):
 
     template: str = "{text}"
 
+    def render(self, row: Row) -> Rendered:
+        return Rendered(self.stripped(row))
+
+    def is_left_out(self, row: Row) -> bool:
+        """Blank texts are, too."""
+        values = [row.columns.get(column) for column in self.reads]
+        has_text = not all(isinstance(value, str) and not value.strip() for value in values)
+        return not has_text or TemplateFormat.is_left_out(self, row)
+
 
 @dataclass(frozen=True, slots=True)
 class CompletionFormat(TemplateFormat):
-    """template: the prompt. label_column: what follows it, which is learned."""
+    """template: the prompt. label_column: what follows it, which is learned. Both stand as they are in the row: nothing
+    is put between them."""
 
     template: str = "{prompt}"
     label_column: str = "completion"
 
     @property
-    def columns(self) -> tuple[str, ...]:
+    def reads(self) -> tuple[str, ...]:
         return (*fields_of(self.template), self.label_column)
+
+    def render(self, row: Row) -> Rendered:
+        texts = row.texts(self.reads)
+        if not texts[self.label_column].strip():
+            raise row.error(f'nothing in column "{self.label_column}", which is learned: remove the row.')
+        prompt = self.template.format_map(texts)
+        text = prompt + texts[self.label_column]
+        return Rendered(text, ((len(prompt), len(text)),))
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat(Format):
-    """label_column: a list of messages with role and content."""
+    """label_column: a list of messages with role and content. `ChatEncoder` reads them: only the template of a model
+    tells how they are written."""
 
     label_column: str = "messages"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (self.label_column,)
+
+    def check(self, row: Row) -> None:
+        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewardFormat(TemplateFormat):
     """template: the prompt; one column alone may hold messages in place of text. label_column: the right answer, for
-    scores that ask for one. said: how texts are written and scored."""
+    scores that ask for one. settings: how texts are written and scored."""
 
     template: str = "{prompt}"
     label_column: str = "answer"
-    said: ObjectiveSettings = field(kw_only=True)
+    settings: ObjectiveSettings = field(kw_only=True)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        answer = [self.label_column] if "answer" in columns_of(self.settings.score) else []
+        return tuple(dict.fromkeys([*fields_of(self.template), *answer]))
 
     def messages(self, row: Row) -> list[Any] | None:
         """The prompt, if it is a chat that goes on."""
-        column = self.columns[0]
+        column = fields_of(self.template)[0]
         value = row.columns.get(column)
         value = as_list(value) if isinstance(value, Mapping) else value
         return value if isinstance(value, list) and self.template == f"{{{column}}}" else None
 
-    def check(self, row: Row) -> None:
+    def render(self, row: Row) -> Rendered:
+        """Of a chat that goes on without its text, which only the template of a model tells."""
         messages = self.messages(row)
-        texts = list(row.texts(self.columns, OPTIONAL).values()) if messages is None else []
-        if not (messages or any(text.strip() for text in texts)):
+        texts = {} if messages is not None else row.texts(fields_of(self.template))
+        if not (messages or any(text.strip() for text in texts.values())):
             raise row.error("the prompt is empty: give it text, or remove the row.")
+        self._check_answer(row, messages)
+        columns = {**row.columns, "answer": row.columns.get(self.label_column)}
+        return Rendered("" if messages else self.template.format_map(texts), (), columns=columns)
+
+    def _check_answer(self, row: Row, messages: list[Any] | None) -> None:
+        """Raises DataError if a row lacks what its score needs, or has it in the prompt."""
         last = messages[-1] if messages else None
         if isinstance(last, Mapping) and "assistant" in map(role_of, (last.get("role"), last.get("from"))):
             raise row.error(
                 "the last message is the assistant's, who is to write now: remove it, and put what is right into "
                 f'column "{self.label_column}".'
             )
-        for name in columns_of(self.said.score):
+        for name in columns_of(self.settings.score):
             column = self.label_column if name == "answer" else name
             if row.columns.get(column) is None:
                 remedy = "correct the row, or label_column of the run" if name == "answer" else "correct the row"
-                raise row.error(f'no column "{column}", which score = "{self.said.score}" needs: {remedy}.')
+                raise row.error(f'no column "{column}", which score = "{self.settings.score}" needs: {remedy}.')
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +270,7 @@ BUILT_IN = {
 }
 
 
-def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Format:
+def choose_format(settings: ObjectiveSettings, columns: Collection[str]) -> Format:
     """The format of a run's task for data with these columns; settings override what a built-in task says."""
     form = _choose_format(settings, columns)
     if isinstance(form, PromptFormat | CompletionFormat) and form.label_column in fields_of(form.template):
@@ -221,7 +281,7 @@ def choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Fo
     return form
 
 
-def _choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> Format:
+def _choose_format(settings: ObjectiveSettings, columns: Collection[str]) -> Format:
     if settings.task in (forms := _free_forms(settings)):
         return forms[settings.task]
     built_in = BUILT_IN.get(settings.task)
@@ -234,7 +294,7 @@ def _choose_format(settings: ObjectiveSettings, columns: Mapping[str, Any]) -> F
             f'task = "{settings.task}" needs template and label_words, unless it is one of {known}: set both in '
             "[run.objective]."
         )
-    fits = [form for form in built_in.formats if columns.keys() >= {*form.columns, form.label_column}]
+    fits = [form for form in built_in.formats if {*form.reads} <= {*columns}]
     form = fits[0] if fits else built_in.formats[0]
     words, column = settings.label_words or form.label_words, settings.label_column or form.label_column
     return PromptFormat(form.template, words, column)
@@ -248,7 +308,7 @@ def _free_forms(settings: ObjectiveSettings) -> dict[str, Format]:
         "lm": TextFormat(**template),
         "completion": CompletionFormat(**template, **column),
         "chat": ChatFormat(**column),
-        "reward": RewardFormat(said=settings, **template, **column),
+        "reward": RewardFormat(settings=settings, **template, **column),
     }
 
 

@@ -9,11 +9,10 @@ from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
 from seedflood.training.chat import ChatEncoder, ask, end_tokens
-from seedflood.training.encoding import Encoder, begins_twice, end_of
+from seedflood.training.encoding import Encoder, beginning_of
 from seedflood.training.hub import first_line
 from seedflood.training.models import BaseModel
-from seedflood.training.objectives.language_modelling import MarkedExample
-from seedflood.training.objectives.reward import PromptExample, Reward
+from seedflood.training.objectives.reward import Reward
 from seedflood.training.rows import Row
 from seedflood.training.tasks import Task
 
@@ -50,14 +49,14 @@ def write_samples(base: BaseModel, task: Task) -> list[Sample]:
     """What a model writes after the prompts of the first validation rows; none in tasks without prompts and answers.
     Of rewarded texts with the reward."""
     if isinstance(objective := task.objective, Reward):
-        asked = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, PromptExample)]
-        answers = objective.answer(base.causal, asked)
-        wanted = [str((one.columns or {}).get("answer") or "") for one in asked]
-        return [
-            Sample(one.prompt, right, f"{answer.text} [reward {answer.reward:g}]")
-            for one, right, answer in zip(asked, wanted, answers, strict=True)
-        ]
-    examples = [one for one in task.validation_examples[:SAMPLES] if isinstance(one, MarkedExample)]
+        asked = task.validation_examples[:SAMPLES]
+        samples = []
+        for example, answer in zip(asked, objective.answer(base.causal, asked), strict=True):
+            prompt = example.source
+            wanted = str(prompt.columns["answer"] or "")
+            samples.append(Sample(prompt.text, wanted, f"{answer.text} [reward {answer.reward:g}]"))
+        return samples
+    examples = [one for one in task.validation_examples[:SAMPLES] if one.source.spans]
     wish = Wish(SAMPLE_TOKENS, is_chat=isinstance(task.encoder, ChatEncoder), seconds_max=SAMPLE_SECONDS)
     samples = []
     for row, example in zip(task.validation_rows, examples, strict=False):
@@ -152,11 +151,12 @@ def _config(base: BaseModel, wish: Wish, room: int, ends: list[int]) -> Generati
 
 def _tokens(tokenizer: Any, prompt: str) -> list[int]:
     """Without the end of a text that some tokenizers append."""
-    tokens: list[int] = tokenizer(prompt, verbose=False)["input_ids"]
-    tokens = tokens[begins_twice(tokenizer, tokens) :]
+    text: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
+    beginning = beginning_of(tokenizer)
+    tokens = text if text[: len(beginning)] == beginning else beginning + text
     if not tokens:
         raise UsageError("the prompt is empty: give some text.")
-    return tokens[:-1] if len(tokens) > 1 and tokens[-1] == end_of(tokenizer) else tokens
+    return tokens
 
 
 def _chat_tokens(tokenizer: Any, prompt: str) -> list[int]:

@@ -55,45 +55,44 @@ NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 """A label that is no word."""
 
 
-def guess_objective(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
+def guess_objective(data: str, given: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
     """The keys of `[run.objective]` for these rows that nobody has said, by which all of them can be read.
 
-    data: as `read_data` takes it. said: those that somebody has. hosts: how many share the rows. Raises DataError, or
+    data: as `read_data` takes it. given: those that somebody has. hosts: how many share the rows. Raises DataError, or
     ConfigError with what could be said if the columns do not tell.
     """
-    label = read_objective(said).label_column
+    label = read_objective(given).label_column
     splits = read_data(data)
-    rows, columns = splits.train.rows, _columns(splits)
+    columns = _columns(splits)
     if label is not None and label not in columns:
         named = ", ".join(map(str, columns))
         raise ConfigError(f'{data} has no column "{label}" (columns: {named}): correct label_column of the run.')
-    if said.keys().isdisjoint(READ_BY) and columns.keys() >= {"chosen", "rejected"}:
+    if given.keys().isdisjoint(READ_BY) and columns.keys() >= {"chosen", "rejected"}:
         raise ConfigError(
             f"{data} tells which of two answers is better, and that is not learned: to learn the chosen ones alone, "
             f"{_how_to_learn_chosen(columns)}."
         )
-    guessed = _guess(data, splits, said) if said.get("task", "prompted") == "prompted" else {}
-    if said.get("task") in ("completion", "chat"):
+    guessed = _guess(data, splits, given) if given.get("task", "prompted") == "prompted" else {}
+    if given.get("task") in ("completion", "chat"):
         with suppress(ConfigError, DataError):  # of columns that do not tell
-            told = _guess(data, splits, {key: value for key, value in said.items() if key != "task"})
-            guessed = {key: told[key] for key in told.keys() - said.keys() if told["task"] == said["task"]}
-    if said.get("task") == "reward":
+            guess = _guess(data, splits, {key: value for key, value in given.items() if key != "task"})
+            guessed = {key: guess[key] for key in guess.keys() - given.keys() if guess["task"] == given["task"]}
+    if given.get("task") == "reward":
         found = _first_of(PROMPTS, columns), _first_of(RIGHT_ANSWERS, columns)
         usual = {"template": found[0] and f"{{{found[0]}}}", "label_column": found[1]}
-        guessed = {key: value for key, value in usual.items() if value is not None and key not in said}
-    form = choose_format(read_objective({**guessed, **said}), columns)
+        guessed = {key: value for key, value in usual.items() if value is not None and key not in given}
+    form = choose_format(read_objective({**guessed, **given}), columns)
     for table in (splits.train, splits.validation):
-        form.check_names(table)
-        for row in table.rows:
+        for row in form.learned_rows(table):
             form.check(row)
-    if len(rows) < hosts:
-        raise ConfigError(f"the rows to train ({len(rows)}) cannot be shared by {hosts} nodes: use fewer (--nodes).")
+    if (rows := len(splits.train.rows)) < hosts:
+        raise ConfigError(f"the rows to train ({rows}) cannot be shared by {hosts} nodes: use fewer (--nodes).")
     return guessed
 
 
-def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]:
+def _guess(data: str, splits: Splits, given: Mapping[str, Any]) -> dict[str, Any]:
     columns = _columns(splits)
-    is_prompted = "task" in said or "label_words" in said
+    is_prompted = "task" in given or "label_words" in given
     if not is_prompted and (name := _chat_column(columns)):
         return {"task": "chat"} if name == "messages" else {"task": "chat", "label_column": name}
     if not is_prompted and columns.keys() >= {"prompt", "completion"}:
@@ -115,18 +114,18 @@ def _guess(data: str, splits: Splits, said: Mapping[str, Any]) -> dict[str, Any]
         template = ("{history}" if "history" in columns else "") + template
         template = ("{system}\n" if "system" in columns else "") + template
         return {"task": "completion", "template": template, "label_column": answer}
-    label: str | None = said.get("label_column") or _label_column(splits, is_prompted=is_prompted)
+    label: str | None = given.get("label_column") or _label_column(splits, is_prompted=is_prompted)
     strings = [name for name, value in columns.items() if isinstance(value, str) and name != label]
     texts = [name for name in strings if _has_spaces(splits, name)] or strings
     text = texts[0] if len(texts) == 1 else next((name for name in TEXTS if name in texts), None)
-    if label is not None and label in columns and (text is not None or "template" in said):
+    if label is not None and label in columns and (text is not None or "template" in given):
         choices = _first_of(CHOICES, columns)
-        if "template" not in said and choices is not None and isinstance(columns[choices], list | Mapping):
+        if "template" not in given and choices is not None and isinstance(columns[choices], list | Mapping):
             raise ConfigError(
                 f'{data} has lists of answers in column "{choices}", which a prompt cannot show: write them into the '
                 f"text of each row, or ask without them by --set 'run.objective.template=\"{{{text}}}\\nLabel:\"'."
             )
-        return _prompted(data, splits, said.get("template") or f"{{{text}}}\nLabel:", label, said)
+        return _prompted(data, splits, given.get("template") or f"{{{text}}}\nLabel:", label, given)
     if "text" in columns and not is_prompted and label is None:
         return {"task": "lm"}
     named = texts if len(texts) > 1 else strings
@@ -157,7 +156,7 @@ def _how_to_learn_chosen(columns: Mapping[str, Any]) -> str:
 def _columns(splits: Splits) -> dict[str, Any]:
     """The columns of all rows, of which the first may lack some, each with its first value."""
     columns: dict[str, Any] = {}
-    for row in (*splits.train.rows, *splits.validation.rows):
+    for row in splits.rows:
         if not row.columns.keys() <= columns.keys():
             columns = {**row.columns, **columns}
     return columns
@@ -194,8 +193,8 @@ def _label_column(splits: Splits, *, is_prompted: bool) -> str | None:
     for name in columns:
         if "text" in columns and not is_prompted and str(name).lower() not in LABELS:
             continue
-        told = (row.columns.get(name) for row in splits.train.rows)
-        values = {one for one in told if isinstance(one, str | int) or (isinstance(one, float) and one.is_integer())}
+        cells = (row.columns.get(name) for row in splits.train.rows)
+        values = {one for one in cells if isinstance(one, str | int) or (isinstance(one, float) and one.is_integer())}
         if 2 <= len(values) <= (often if str(name).lower() in LABELS else min(LABELS_MAX, often)):
             found.append(str(name))
     words = [name for name in found if not _has_spaces(splits, name)]
@@ -208,17 +207,17 @@ def _has_spaces(splits: Splits, column: str) -> bool:
     return 2 * sum(isinstance(value, str) and " " in value.strip() for value in values) > len(values)
 
 
-def _prompted(data: str, splits: Splits, template: str, label: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _prompted(data: str, splits: Splits, template: str, label: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Rows of a text with a label: the words are known if labels have names, or are words. Raises ConfigError."""
     column = {} if label == "label" else {"label_column": label}
-    for row in (*splits.train.rows, *splits.validation.rows):
+    for row in splits.rows:
         value = row.columns.get(label)
         if value in (None, "") or value != value:  # NaN
             raise row.error(f'nothing in column "{label}", which has the labels: correct or remove the row.')
-    words = said.get("label_words") or splits.train.label_names.get(label) or _words(data, splits, label)
+    words = given.get("label_words") or splits.train.label_names.get(label) or _words(data, splits, label)
     if words:
         return {"task": "prompted", "template": template, "label_words": words, **column}
-    labels = sorted({str(row.columns.get(label)) for row in (*splits.train.rows, *splits.validation.rows)})
+    labels = sorted({str(row.columns.get(label)) for row in splits.rows})
     if len(labels) > LABELS_MAX:
         prompt = template.replace("\n", "\\n")
         raise ConfigError(
@@ -247,7 +246,7 @@ def _prompted(data: str, splits: Splits, template: str, label: str, said: Mappin
 def _words(data: str, splits: Splits, column: str) -> tuple[str, ...]:
     """The labels of the rows if they are words, of which there are a few; else none. Raises ConfigError if two of them
     look like one."""
-    labels = [row.columns.get(column) for row in (*splits.train.rows, *splits.validation.rows)]
+    labels = [row.columns.get(column) for row in splits.rows]
     words = {label for label in labels if isinstance(label, str) and label and not NUMBER.fullmatch(label)}
     is_told = all(isinstance(label, str) and label in words for label in labels)
     if not is_told or not 2 <= len(words) <= LABELS_MAX:

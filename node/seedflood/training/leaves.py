@@ -60,18 +60,18 @@ def mark(number: int) -> str:
 def with_marks(message: Message) -> StandIn:
     """The message with a mark for each of its leaves; of a message without any, for its content."""
     stand_in = StandIn({**message})
-    told = stand_in.message
+    marked = stand_in.message
     marks: dict[str, str] = {}
     for key in REASONING_KEYS:
         if isinstance(message.get(key), str) and (text := message[key].strip()):
             if text not in marks:
                 marks[text] = stand_in.mark(LeafKind.REASONING, text)
-            told[key] = marks[text]
-    told["content"] = _content_with_marks(message["content"], stand_in)
+            marked[key] = marks[text]
+    marked["content"] = _content_with_marks(message["content"], stand_in)
     if message.get("tool_calls"):
-        told["tool_calls"] = [_call_with_marks(call, stand_in) for call in message["tool_calls"]]
+        marked["tool_calls"] = [_call_with_marks(call, stand_in) for call in message["tool_calls"]]
     if not stand_in.leaves:
-        told["content"] = stand_in.mark(LeafKind.CONTENT)
+        marked["content"] = stand_in.mark(LeafKind.CONTENT)
     return stand_in
 
 
@@ -79,13 +79,13 @@ def _content_with_marks(content: str, stand_in: StandIn) -> str:
     """Each piece between tags of reasoning becomes a mark; the space around it stays."""
     first = _TAG.search(content)
     kind = LeafKind.REASONING if first is not None and first[2] else LeafKind.CONTENT
-    told = ""
+    marked = ""
     place = 0
     for tag in _TAG.finditer(content):
-        told += _text_with_mark(content[place : tag.start()], kind, stand_in) + tag[0]
+        marked += _text_with_mark(content[place : tag.start()], kind, stand_in) + tag[0]
         kind = LeafKind.REASONING if tag[1] else LeafKind.CONTENT
         place = tag.end()
-    return told + _text_with_mark(content[place:], kind, stand_in)
+    return marked + _text_with_mark(content[place:], kind, stand_in)
 
 
 def _text_with_mark(text: str, kind: LeafKind, stand_in: StandIn) -> str:
@@ -96,10 +96,10 @@ def _text_with_mark(text: str, kind: LeafKind, stand_in: StandIn) -> str:
 def _call_with_marks(call: Mapping[str, Any], stand_in: StandIn) -> Message:
     arguments = call["function"]["arguments"]
     before = len(stand_in.leaves)
-    told = _value_with_marks(arguments, stand_in)
+    marked = _value_with_marks(arguments, stand_in)
     if len(stand_in.leaves) == before:  # no argument has a value, so the call itself would not be seen
-        told = {**(told if isinstance(told, Mapping) else {}), "xqz": stand_in.mark(LeafKind.CALL)}
-    return call_with(call, arguments=told)
+        marked = {**(marked if isinstance(marked, Mapping) else {}), "xqz": stand_in.mark(LeafKind.CALL)}
+    return call_with(call, arguments=marked)
 
 
 def _value_with_marks(value: Any, stand_in: StandIn) -> Any:

@@ -9,6 +9,7 @@ import torch
 from seedflood.config import NodeSettings, RunSettings, check_code
 from seedflood.training.chat import end_tokens
 from seedflood.training.models import BaseModel, load_model, with_tokens
+from seedflood.training.own import OwnTask
 from seedflood.training.tasks import Task, load_task
 
 
@@ -19,7 +20,8 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
     device = _usual_device() if node.device == "auto" else node.device
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
     base = load_model(name, device=device, dtype=dtype, adapter=adapter)
-    base.digest = with_tokens(base.digest, base.tokenizer)
+    if run.objective.task != "own":  # there tokens are the scripts' own affair
+        base.digest = with_tokens(base.digest, base.tokenizer)
     ends = base.causal.ends | _ends_learned(base.tokenizer, run.objective.task, is_first=not base.causal.ends)
     if ends != base.causal.ends:  # whoever loads an export ends texts by these, too
         base.model.generation_config.eos_token_id = sorted(ends)
@@ -46,6 +48,8 @@ def _usual_device() -> str:
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:
     """The rows of a run's task. Raises DataError or ConfigError."""
+    if run.objective.task == "own":
+        return OwnTask()
     check_code(run, node)
     size = base.causal.vocabulary_size
     return load_task(run, base.tokenizer, data=node.data, shard=node.shard, vocabulary_size=size)

@@ -63,16 +63,16 @@ def read_message(row: Row, given: Any) -> Message:
     """A message with a role, and with text as its content. Raises DataError."""
     message: Message = _without_none(given) if isinstance(given, Mapping) else {}
     role = message.pop("from", None)
-    said = message.pop("value", None)
-    role, said = message.get("role", role), message.get("content", said)
+    content = message.pop("value", None)
+    role, content = message.get("role", role), message.get("content", content)
     if isinstance(role, str) and role.strip().lower() in ROLES_OF_CALLS:
-        calls = as_list(said)
+        calls = as_list(content)
         message |= {"tool_calls": calls if isinstance(calls, list) else [calls]}
-        said = ""
-    elif isinstance(said, Mapping) and role_of(role) == "tool":
-        said = json.dumps(said, ensure_ascii=False)
-    text = as_text(said)
-    message |= {"role": role_of(role), "content": said if text is None else text}
+        content = ""
+    elif isinstance(content, Mapping) and role_of(role) == "tool":
+        content = json.dumps(content, ensure_ascii=False)
+    text = as_text(content)
+    message |= {"role": role_of(role), "content": content if text is None else text}
     is_marked = _is_marked(row, message)
     for key in LEARNED_IF:
         message.pop(key, None)
@@ -97,15 +97,15 @@ def _read_parts(parts: list[Any]) -> Message:
     text = reasoning = ""
     for part in parts:
         kind = part.get("type", "text") if isinstance(part, Mapping) else "unknown"
-        said = part.get("text", part.get(kind)) if isinstance(part, Mapping) else None
-        if kind in REASONING_PARTS and isinstance(said, list):
-            said = _read_parts(said)["content"]
-        if not isinstance(said, str):
+        content = part.get("text", part.get(kind)) if isinstance(part, Mapping) else None
+        if kind in REASONING_PARTS and isinstance(content, list):
+            content = _read_parts(content)["content"]
+        if not isinstance(content, str):
             return {"content": parts}
         if kind in REASONING_PARTS:
-            reasoning += said
+            reasoning += content
         else:
-            text += said
+            text += content
     return {"content": text, "reasoning_content": reasoning} if reasoning else {"content": text}
 
 
@@ -134,8 +134,8 @@ def _read_call(row: Row, given: Any) -> Message:
     if "arguments" not in function and (others := sorted(function.keys() - {"name", *AROUND_CALLS})):
         raise row.error(f'a call of a tool has {", ".join(others)}, and no arguments: call these "arguments".')
     arguments = function.get("arguments") or {}
-    told = parsed(arguments)
-    function["arguments"] = told if isinstance(told, Mapping) else arguments
+    read = parsed(arguments)
+    function["arguments"] = read if isinstance(read, Mapping) else arguments
     return {"type": "function", **call, "function": function}
 
 

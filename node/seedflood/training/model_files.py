@@ -54,13 +54,13 @@ def write_model_files(model: Any, tokenizer: Any, read: Mapping[str, bytes], fol
     """Writes what belongs beside the weights that transformers has written into a folder, where its configuration lies
     already. read: the files of the base model. dtype: of the weights."""
     written = _load(folder, MODEL_FILE)
-    told = _parsed(read, MODEL_FILE)
-    if told.get("model_type") != written["model_type"]:  # none, or of a model of which this is the part for texts
-        told = written | {"use_cache": True}
-    told = older_rope(told) | told
-    told |= {"architectures": written["architectures"], "tie_word_embeddings": is_tied(model)}
-    told |= {"dtype": dtype, "torch_dtype": dtype}  # the word of version 5, and that of all others
-    _dump(_without(told, *UNTRUE), folder, MODEL_FILE)
+    config = _parsed(read, MODEL_FILE)
+    if config.get("model_type") != written["model_type"]:  # none, or of a model of which this is the part for texts
+        config = written | {"use_cache": True}
+    config = older_rope(config) | config
+    config |= {"architectures": written["architectures"], "tie_word_embeddings": is_tied(model)}
+    config |= {"dtype": dtype, "torch_dtype": dtype}  # the word of version 5, and that of all others
+    _dump(_without(config, *UNTRUE), folder, MODEL_FILE)
     _dump(_generation(model, read), folder, GENERATION_FILE)
     if tokenizer is not None:
         _write_tokenizer(tokenizer, read, folder)
@@ -75,10 +75,10 @@ def _generation(model: Any, read: Mapping[str, bytes]) -> Json:
     """Sampling is as the base model has it, even where transformers would not write it. Whoever has trained may have
     changed which tokens end a text."""
     own: GenerationConfig = model.generation_config
-    told: Json = _parsed(read, GENERATION_FILE) or json.loads(own.to_json_string(use_diff=True))
+    config: Json = _parsed(read, GENERATION_FILE) or json.loads(own.to_json_string(use_diff=True))
     if own.eos_token_id is not None:
-        told["eos_token_id"] = own.eos_token_id
-    return _without(told, "_from_model_config")  # else version 4 lets the configuration outrank this file
+        config["eos_token_id"] = own.eos_token_id
+    return _without(config, "_from_model_config")  # else version 4 lets the configuration outrank this file
 
 
 def _write_tokenizer(tokenizer: Any, read: Mapping[str, bytes], folder: Path) -> None:
@@ -92,11 +92,11 @@ def _write_tokenizer(tokenizer: Any, read: Mapping[str, bytes], folder: Path) ->
         (folder / name).write_bytes(content)
     if TOKENIZER_SETTINGS not in files:
         return
-    told = _load(folder, TOKENIZER_SETTINGS)
-    kept = _older_tokenizer(_without(told, "auto_map"))
-    if "backend" in told and TEMPLATE_FILE in files:  # of version 5; those before 4.50 look into the settings alone
+    config = _load(folder, TOKENIZER_SETTINGS)
+    kept = _older_tokenizer(_without(config, "auto_map"))
+    if "backend" in config and TEMPLATE_FILE in files:  # of version 5; those before 4.50 look into the settings alone
         kept.setdefault("chat_template", files[TEMPLATE_FILE].decode("utf-8"))
-    if kept != told:
+    if kept != config:
         _dump(kept, folder, TOKENIZER_SETTINGS)
 
 
@@ -145,21 +145,21 @@ def _older_tokenizer(settings: Json) -> Json:
 def _parsed(read: Mapping[str, bytes], name: str) -> Json:
     """Nothing of a file that is not there, or is no JSON: transformers passes over such generation settings."""
     try:
-        told: Json = json.loads(read.get(name, b"{}"))
+        config: Json = json.loads(read.get(name, b"{}"))
     except ValueError:
         return {}
-    return told
+    return config
 
 
 def _load(folder: Path, name: str) -> Json:
-    told: Json = json.loads((folder / name).read_text(encoding="utf-8"))
-    return told
+    config: Json = json.loads((folder / name).read_text(encoding="utf-8"))
+    return config
 
 
-def _dump(told: Json, folder: Path, name: str) -> None:
-    text = json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False)
+def _dump(config: Json, folder: Path, name: str) -> None:
+    text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)
     (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
-def _without(told: Json, *keys: str) -> Json:
-    return {key: one for key, one in told.items() if key not in keys}
+def _without(config: Json, *keys: str) -> Json:
+    return {key: one for key, one in config.items() if key not in keys}

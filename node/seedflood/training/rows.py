@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,9 @@ from seedflood.errors import DataError
 HELD_OUT_DIVISOR, HELD_OUT_MIN, HELD_OUT_MAX = 20, 16, 1000
 """Without validation rows every 20th distinct row is held out, at least 16, or a quarter if these are fewer, and at
 most a thousand."""
+
+OPTIONAL = ("system", "history", "input", "context")
+"""Columns that a row may lack, as rows of Alpaca do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +31,22 @@ class Row:
         """A DataError that says where."""
         return DataError(f"{self.path}, line {self.line}: {problem}")
 
-    def texts(self, columns: Collection[str], optional: Collection[str] = ()) -> dict[str, str]:
+    def texts(self, columns: Collection[str]) -> dict[str, str]:
         """What stands in these columns; numbers as they are written. Of several, one with nothing in it (null) counts
-        as empty, and so does an optional one that is missing. Raises DataError if one is missing, or is not text."""
+        as empty, and so does one of `OPTIONAL` that is missing. Raises DataError if one is missing, or is not text."""
         found_texts: dict[str, str] = {}
         for column in columns:
             value = self.columns.get(column)
-            is_empty = value is None and (column in optional or column in self.columns) and len(columns) > 1
-            text = "" if is_empty else as_text(value)
-            if text is not None:
-                found_texts[column] = text
-            else:
+            if value is None and len(columns) > 1 and (column in OPTIONAL or column in self.columns):
+                value = ""
+            text = as_text(value)
+            if text is None:
                 found = ", ".join(map(str, self.columns))
                 problem = f'no column "{column}"' if column not in self.columns else f'column "{column}" is not text'
                 raise self.error(
                     f"{problem} (columns: {found}): correct the row, or task, template or column of the run."
                 )
+            found_texts[column] = text
         return found_texts
 
     def spelled(self, names: Iterable[str] | None = None) -> bytes:
@@ -91,6 +94,11 @@ class Splits:
     validation: Table
     copies: int | None = None
 
+    @property
+    def rows(self) -> list[Row]:
+        """All of them, those for training first."""
+        return [*self.train.rows, *self.validation.rows]
+
 
 def rows_in_memory(rows: Iterable[Mapping[str, Any]], name: str) -> list[Row]:
     """Rows that a program made. name: what stands in errors in place of a file."""
@@ -104,14 +112,17 @@ def choose_splits(readers: Mapping[str, Reader], wanted: Sequence[str], name: st
     if not wanted and "train" not in readers and (len(readers) > 1 or "test" in readers):
         first = next(iter(readers))
         raise DataError(f"{name} has no split train: name one of {', '.join(readers)} behind it, as in {name}#{first}.")
-    train = wanted[0] if wanted else "train" if "train" in readers else next(iter(readers))
-    validation = wanted[1] if len(wanted) > 1 else "" if wanted else "validation"
     for one in wanted:
         if one not in readers:
             raise DataError(f'{name} has no split "{one}": it has {", ".join(readers)}.')
-    if validation in readers and (validation != train or len(wanted) > 1):
-        return Splits(readers[train](), readers[validation]())
-    return hold_out(readers[train](), name)
+    if not wanted:
+        train = "train" if "train" in readers else next(iter(readers))
+        has_validation = "validation" in readers and train != "validation"
+        wanted = (train, "validation") if has_validation else (train,)
+    rows = readers[wanted[0]]()
+    if len(wanted) == 1:
+        return hold_out(rows, name)
+    return Splits(rows, readers[wanted[1]]())
 
 
 def hold_out(table: Table, name: str) -> Splits:
@@ -130,14 +141,11 @@ def hold_out(table: Table, name: str) -> Splits:
     return Splits(Table(kept, table.label_names), Table(list(held.values()), table.label_names), copies)
 
 
-def without_copies(splits: Splits, names: Sequence[str], data: str) -> Splits:
-    """The same without training rows that are equal to one that was held out in these columns, which are all that is
+def without_copies(train: Sequence[Row], held_out: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    """The training rows without those that are equal to one that was held out in these columns, which are all that is
     read: the others may number them. Raises DataError if none is left."""
-    if all(row.columns.keys() <= {*names} for row in splits.train.rows):
-        return splits
-    held = {row.spelled(names) for row in splits.validation.rows}
-    kept = [row for row in splits.train.rows if row.spelled(names) not in held]
+    held = {row.spelled(names) for row in held_out}
+    kept = [row for row in train if row.spelled(names) not in held]
     if not kept:
-        raise DataError(f"{data} has too few different rows: all are among those that are held out to evaluate.")
-    copies = (splits.copies or 0) + len(splits.train.rows) - len(kept)
-    return replace(splits, train=replace(splits.train, rows=kept), copies=copies)
+        raise DataError("There are too few different rows: all are among those that are held out to evaluate.")
+    return kept

@@ -20,8 +20,8 @@ def read_parquet(path: Path) -> Table:
 
     schema = pyarrow.parquet.read_schema(path)
     table = pyarrow.parquet.read_table(path, columns=_read_columns(schema), partitioning=None)
-    told = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = told.get("info", {}).get("features", {})
+    schema_facts = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = schema_facts.get("info", {}).get("features", {})
     names = {
         column: tuple(one["names"]) for column, one in features.items() if isinstance(one, dict) and "names" in one
     }

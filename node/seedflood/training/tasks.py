@@ -1,20 +1,25 @@
 """Tasks: which rows a host trains on, and the batch of every step.
 
 Both are pure functions of (run seed, shard, origin, step), so a restarted node goes on with the batch that it would
-have had. `formats` and `encoding` make examples of rows, `objectives` say what is measured on a batch.
+have had. A row of a file becomes what a model learns in four steps, each in a module of its own:
+
+- `files`, `tables` and `sources` read it (`Row`, with file and line).
+- `formats`, and `chat` for chats, write it as text and say which characters are learned (`Rendered`).
+- `encoding` makes tokens of that (`Example`).
+- `objectives` pads several of them (`Batch`), and say what is measured on these (`Score`).
 """
 
+import copy
 import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from typing import Any
 
 from seedflood import embedded
 from seedflood.config import EMBEDDED, ObjectiveSettings, RunSettings
 from seedflood.errors import DataError, ModelError
-from seedflood.training import randomness
 from seedflood.training.chat import ChatEncoder
 from seedflood.training.encoding import MARKS, Encoder, PromptEncoder, TextEncoder
 from seedflood.training.formats import (
@@ -27,19 +32,19 @@ from seedflood.training.formats import (
     TextFormat,
     choose_format,
 )
-from seedflood.training.marking import CompletionEncoder
 from seedflood.training.messages import row_marks
 from seedflood.training.objectives.batches import Batch
-from seedflood.training.objectives.objective import Example, Objective
+from seedflood.training.objectives.example import Example
+from seedflood.training.objectives.objective import Objective
 from seedflood.training.rewarding import RewardEncoder
-from seedflood.training.rows import Row, Splits, Table, names_of, without_copies
-from seedflood.training.shards import Shard, choose_rows, parse_shard
+from seedflood.training.rows import Splits, names_of, without_copies
+from seedflood.training.shards import Shard, Walk, choose_rows, parse_shard
 from seedflood.training.sources import read_data, read_embedded
 
 ENCODERS: dict[type[Format], Callable[[Any, Any, int], Encoder]] = {
     PromptFormat: PromptEncoder,
     TextFormat: TextEncoder,
-    CompletionFormat: CompletionEncoder,
+    CompletionFormat: TextEncoder,
     ChatFormat: ChatEncoder,
     RewardFormat: RewardEncoder,
 }
@@ -58,49 +63,45 @@ class Task:
     """The training rows of one host, the validation rows of the run, and the batch of every step.
 
     train_rows: of the shard, which is this host's share of the run's training rows. copies: see `Splits`. All rows are
-    checked here, blank texts are left out, and the others become tokens when they are first needed. Raises DataError.
+    checked here, and become tokens when they are first needed. Raises DataError or ModelError.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        train: Sequence[Row],
-        validation: Sequence[Row],
-        settings: RunSettings,
-        shard: Shard,
-        *,
-        copies: int | None = None,
-    ) -> None:
+    def __init__(self, encoder: Encoder, splits: Splits, settings: RunSettings, shard: Shard) -> None:
         self.encoder = encoder
-        self.shard = shard
         self.name = settings.objective.task
-        self.copies = copies
         self.run_seed = settings.seed
         self.batch_size = settings.batch_size
-        for row in (*train, *validation):
-            if not encoder.is_blank(row):
-                encoder.check(row)
-        self._left_out = sum(map(encoder.is_blank, train))
-        blank = next((row for row in validation if encoder.is_blank(row)), None)
-        train, validation = ([row for row in rows if not encoder.is_blank(row)] for rows in (train, validation))
-        if blank is not None and not validation:
-            raise blank.error(f"{NOTHING_TO_LEARN}, as in all rows to evaluate on: remove the row, or add others.")
+        train = encoder.checked_rows(splits.train)
+        validation = encoder.checked_rows(splits.validation)
+        self._left_out = len(splits.train.rows) - len(train)
         if not train:
             raise DataError(f"All rows to train have {NOTHING_TO_LEARN}: add others.")
-        chosen = choose_rows(len(train), settings.train_examples, settings.seed)
-        if len(chosen) < shard.count:
-            problem = f"the rows to train ({len(chosen)}) cannot be shared by {shard.count} nodes"
-            raise DataError(f"{problem}: use fewer, and say how many in [node] shard.")
-        self.row_indices: tuple[int, ...] = tuple(chosen[shard.index :: shard.count])
-        self.train_rows = [train[row] for row in self.row_indices]
-        self._of_shard: Callable[[Shard], Task] | None = partial(
-            Task, encoder, train, validation, settings, copies=copies
-        )
-        self._of_run = [train[row] for row in chosen]
-        self._rows_of_run, self._rows_found = len(chosen), len(train)
+        if not validation:
+            first = splits.validation.rows[0]
+            raise first.error(f"{NOTHING_TO_LEARN}, as in all rows to evaluate on: remove the row, or add others.")
+        self.copies = splits.copies
+        if splits.copies is not None:
+            kept = without_copies(train, validation, encoder.reads)
+            self.copies = splits.copies + len(train) - len(kept)
+            train = kept
         self.validation_rows = validation
+        self._rows_found = len(train)
+        self._of_run = [train[row] for row in choose_rows(len(train), settings.train_examples, settings.seed)]
+        """The training rows of all hosts, in the order of the run."""
+        self._take(shard)
+
+    def _take(self, shard: Shard) -> None:
+        """Makes this the task of a host that has this share of the rows."""
+        count = len(self._of_run)
+        if count < shard.count:
+            problem = f"the rows to train ({count}) cannot be shared by {shard.count} nodes"
+            raise DataError(f"{problem}: use fewer, and say how many in [node] shard.")
+        self.shard = shard
+        self.train_rows = self._of_run[shard.index :: shard.count]
+        self._rows_of_run = count
         self._examples: dict[int, Example] = {}
-        self._permutation = lru_cache(maxsize=64)(self._permute)
+        """Of the rows that were needed so far, by their places in the shard."""
+        self._walk = Walk(self.run_seed, len(self.train_rows))
 
     @property
     def objective(self) -> Objective:
@@ -134,19 +135,18 @@ class Task:
 
     def of_shard(self, shard: Shard) -> "Task":
         """The task of a host that has another share of the same rows."""
-        assert self._of_shard is not None, "the rows of others were dropped"
-        return self._of_shard(shard)
+        assert self._of_run, "the rows of others were dropped"
+        other = copy.copy(self)
+        other._take(shard)
+        return other
 
     def drop_others(self) -> None:
         """Forgets the rows of others, which take memory: no `digest` and no `of_shard` after this."""
-        self._of_shard, self._of_run = None, []
+        self._of_run = []
 
     def positions(self, origin: int, step: int) -> list[int]:
-        """Which rows of the shard an origin uses at a step: it walks through one permutation of them after the
-        other."""
-        rows = len(self.train_rows)
-        places = range(step * self.batch_size, (step + 1) * self.batch_size)
-        return [self._permutation(origin, place // rows)[place % rows] for place in places]
+        """Which rows of the shard an origin uses at a step."""
+        return self._walk.rows_at(origin, range(step * self.batch_size, (step + 1) * self.batch_size))
 
     def batch(self, origin: int, step: int) -> Batch:
         """The batch of an origin at a step, pure in (run seed, shard, origin, step)."""
@@ -180,22 +180,17 @@ class Task:
 
     def _remarks(self, examples: Sequence[Example]) -> list[str]:
         """What people should know of the rows besides, each with how many of them it is true of."""
-        counts = Counter(remark for example in examples for remark in example.remarks)
-        told = [remark.format(f"{count:,} of {len(examples):,}") for remark, count in sorted(counts.items())]
+        counts = Counter(remark for example in examples for remark in example.source.remarks)
+        remarks = [remark.format(f"{count:,} of {len(examples):,}") for remark, count in sorted(counts.items())]
         if self._left_out:
-            told.append(f"rows left out, as blank or marked not to be learned: {self._left_out:,}")
-        return [self.encoder.endless_remark, *told] if self.encoder.is_endless else told
+            remarks.append(f"rows left out, as blank or marked not to be learned: {self._left_out:,}")
+        return [self.encoder.endless_remark, *remarks] if self.encoder.is_endless else remarks
 
     def _encoded(self, positions: Sequence[int]) -> list[Example]:
         missing = sorted(set(positions).difference(self._examples))
         encoded = self.encoder.encode([self.train_rows[position] for position in missing])
         self._examples.update(zip(missing, encoded, strict=True))
         return [self._examples[position] for position in positions]
-
-    def _permute(self, origin: int, number: int) -> list[int]:
-        key = randomness.derive_key("batches", self.run_seed, origin, number)
-        order: list[int] = randomness.permutation(key, len(self.train_rows)).tolist()
-        return order
 
 
 def load_task(
@@ -212,25 +207,15 @@ def load_task(
     Raises DataError or ConfigError.
     """
     splits = read_rows(settings.objective, data)
-    form = choose_format(settings.objective, dict.fromkeys(names_of(splits.train.rows)))
-    form.check_names(splits.train)
-    form.check_names(splits.validation)
-    encoder = make_encoder(settings.objective, tokenizer, form, vocabulary_size)
-    if splits.copies is not None:
-        for row in splits.validation.rows:
-            if not encoder.is_blank(row):
-                encoder.check(row)  # rows that lack what is read look like copies
-        splits = without_copies(splits, encoder.reads, data or settings.objective.task)
-    train, validation = splits.train.rows, splits.validation.rows
-    return Task(encoder, train, validation, settings, parse_shard(shard), copies=splits.copies)
+    return task_of_rows(settings, tokenizer, splits, parse_shard(shard), vocabulary_size)
 
 
-def task_of_rows(settings: RunSettings, tokenizer: Any, table: Table, vocabulary_size: float) -> Task:
-    """A task that has these rows alone, all of them to evaluate on. Raises DataError or ConfigError."""
-    rows = table.rows
-    form = choose_format(settings.objective, rows[0].columns)
-    form.check_names(table)
-    return Task(make_encoder(settings.objective, tokenizer, form, vocabulary_size), rows, rows, settings, Shard())
+def task_of_rows(
+    settings: RunSettings, tokenizer: Any, splits: Splits, shard: Shard, vocabulary_size: float = math.inf
+) -> Task:
+    """The task of a run on rows that were read. Raises DataError or ConfigError."""
+    form = choose_format(settings.objective, names_of(splits.train.rows))
+    return Task(make_encoder(settings.objective, tokenizer, form, vocabulary_size), splits, settings, shard)
 
 
 def read_rows(settings: ObjectiveSettings, data: str | None) -> Splits:

@@ -61,7 +61,7 @@ def _cut_epoch(closed: ClosedEpoch) -> Iterator[EpochPart]:
 
 class Answering:
     """Answers the last pull of a peer, part by part, as it takes them. items: everything that a frontier lacks, read
-    while it is sent. failed: is told a fault of ours, which ends the answer."""
+    while it is sent. failed: is called with a fault of ours, which ends the answer."""
 
     def __init__(
         self, items: Callable[[tuple[Held, ...]], Iterator[AnswerItem]], failed: Callable[[Exception], None]

@@ -2,7 +2,7 @@
 
 New bundles are free, however many there are: a limit on volume would slow down the peer that has most to say. Only work
 that could go on for ever without use is charged: frames without news, bundles that were held already, signatures
-verified in vain, statements, digests, pulls. In a flood every neighbour may repeat once what another one said first, so
+verified in vain, statements, digests, pulls. In a flood every neighbour may repeat once what another one sent first, so
 each new bundle earns every peer one free repeat.
 
 A peer that has emptied a bucket is *muted*: nothing is read from it until the bucket is refilled. HTTP/2's flow control

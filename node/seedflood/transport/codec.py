@@ -324,7 +324,7 @@ def _members_from_wire(wire: Sequence[pb.Member]) -> tuple[Member, ...]:
 
 
 def _member_from_wire(wire: pb.Member) -> Member:
-    """In a large swarm each neighbour tells the same statements. So the usual ones are read once."""
+    """In a large swarm each neighbour sends the same statements. So the usual ones are read once."""
     data = wire.SerializeToString()
     return _usual_member(data) if len(data) <= USUAL_MEMBER_BYTES_MAX else member_from_wire(wire)
 

@@ -1,6 +1,6 @@
 """A fixed number of places for streams of strangers, so that a flood of them evicts its own streams first.
 
-A stream of an unknown peer, which has said no hello yet, costs memory for as long as its other
+A stream of an unknown peer, which has sent no hello yet, costs memory for as long as its other
 side likes. When all places are taken and one more stream comes, one is evicted: the oldest stream of the address that
 holds most places. Hosts that behave hold few places, for a short time.
 """

@@ -1,4 +1,4 @@
-"""Where streams of strangers begin: their first frame needs a place, and a refusal is counted, told and logged.
+"""Where streams of strangers begin: their first frame needs a place, and a refusal is counted, sent and logged.
 
 gRPC itself reads the request of a unary method, before any code of ours runs, and lets thousands of them wait for bytes
 that never come. So to our server all methods are streams, and the request is the first frame. A client sees no
@@ -102,7 +102,7 @@ class Door:
         if error.reason not in EXPECTED:
             self._note(error.reason)
             if error.reason not in UNTOLD:
-                self._tell(f"refused {host_of(context.peer())}: {error}")
+                self._log_refused(f"refused {host_of(context.peer())}: {error}")
         await context.abort(*refusal.status(error, *self._name()))
 
     def _discount(self, host: str) -> None:
@@ -110,7 +110,7 @@ class Door:
         if not self._streams[host]:
             del self._streams[host]
 
-    def _tell(self, line: str) -> None:
+    def _log_refused(self, line: str) -> None:
         """Warns once of each host and sentence, and not too often of all: so no stranger can fill the log."""
         is_told = line in self._told or self._is_too_much()
         _log.log(logging.DEBUG if is_told else logging.WARNING, "%s", line)

@@ -55,7 +55,7 @@ AS_BEFORE = FrontierDigest(b"", before=0)
 """Stands for the last digest of a frontier on this link."""
 
 EXPEL_SECONDS = 1.0
-"""How long a peer that is not heard any more has to take what was queued for it."""
+"""How long a peer that is silent has to take what was queued for it."""
 
 FAREWELL_SECONDS = 5.0
 """How long the dialling side waits after its goodbye for the other side to close."""
@@ -146,7 +146,7 @@ class Link:
             self._closing.set_result(reason)
 
     def expel(self, reason: str) -> None:
-        """Nothing more is heard from the peer. What is queued is sent, so that it learns why, and the link ends."""
+        """Nothing more is accepted from the peer. What is queued is sent, so that it learns why, and the link ends."""
         if not self._closing.done() and not self._is_expelled:
             self._is_expelled = True
             self._answering.end()
@@ -292,7 +292,7 @@ class Link:
         self._counters.bytes_sent += len(frame)
 
     def _shortened(self, message: LinkMessage) -> LinkMessage:
-        """A digest as it was told last on this link is told in two bytes: while a long step is measured, most are."""
+        """The same digest as last on this link takes two bytes: while a long step is measured, most are."""
         if not isinstance(message, FrontierDigest):
             return message
         before, self._told = self._told, message

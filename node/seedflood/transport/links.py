@@ -137,7 +137,7 @@ class Links:
         return link is not None and link.pull(frontier)
 
     def drop(self, peer: OriginId, reason: str) -> None:
-        """Ends the link with a peer. Nothing more of it is heard; the owner hears `disconnected` soon."""
+        """Ends the link with a peer. Nothing more of it is heard; the owner gets `disconnected` soon."""
         link = self._links.get(peer)
         if link is not None:
             link.expel(reason)

@@ -17,7 +17,7 @@ class Owner(ABC):
     """The node that owns the links. Every method is called on the event loop and must return soon.
 
     Only `is_welcome` and `received` may raise, and only PeerError: then the link is closed and the fault counted. Who
-    welcomes nobody has no links, and hears nothing of them.
+    welcomes nobody has no links, and learns nothing of them.
     """
 
     @abstractmethod

@@ -28,12 +28,12 @@ class Redial:
     def __init__(self, settings: LinkSettings) -> None:
         self._settings = settings
         self._failures = 0
-        self._said = ""
+        self._last = ""
 
     def is_news(self, why: str) -> bool:
         """Is this to be told? Once, not for every of countless dials."""
-        said, self._said = self._said, why
-        return why not in ("", said)
+        before, self._last = self._last, why
+        return why not in ("", before)
 
     def pause_seconds_max(self, dialled: Dialled, seconds: float) -> float:
         """The longest pause after this dial, which took so long."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 from seedflood.errors import PeerError
-from seedflood.protocol.frontier import FRONTIER_ORIGINS_MAX, FRONTIER_RANGES_MAX, RANGES_MAX, Held, tellable
+from seedflood.protocol.frontier import FRONTIER_ORIGINS_MAX, FRONTIER_RANGES_MAX, RANGES_MAX, Held, sendable
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import (
     BUNDLE_BYTES_MAX,
@@ -12,9 +12,9 @@ from seedflood.protocol.seedflood.messages import (
     LOSS_MAX,
     SCALAR_MAX,
     Bundle,
-    Told,
+    UpdateValue,
     bundle_of,
-    tells_payloads,
+    have_payloads,
 )
 from seedflood.wire import flood_pb2 as pb
 
@@ -35,23 +35,23 @@ def check(is_right: bool, sentence: str, reason: str = "limit") -> None:
 def updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
     if not bundles:
         return pb.Updates()
-    wire = told_to_wire(bundles)
+    wire = values_to_wire(bundles)
     wire.origins.extend([bundle.origin for bundle in bundles])
     wire.steps.extend([bundle.step for bundle in bundles])
     wire.signatures = b"".join([bundle.signature for bundle in bundles])
     return wire
 
 
-def told_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
-    """What bundles tell, at least one. Whose they are, of which steps, and signatures are columns of a journal's rows,
-    too."""
+def values_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
+    """The values of bundles, at least one. Whose they are, of which steps, and signatures are columns of a journal's
+    rows, too."""
     _, _, probes, skipped, _ = zip(*bundles, strict=True)
     counts = list(map(len, probes))
     wire = pb.Updates(
         counts=counts if max(counts) != 1 else None,
         skipped=skipped if any(skipped) else None,
     )
-    if tells_payloads(bundles):
+    if have_payloads(bundles):
         wire.payloads.extend(chain.from_iterable(probes))
     else:
         losses, scalars = zip(*chain.from_iterable(probes), strict=True)
@@ -64,7 +64,7 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
     n, steps, scalars = len(wire.origins), wire.steps[:], wire.scalars[:]
     check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
     check(len(wire.payloads) <= FRAME_BUNDLES_MAX * BUNDLE_UPDATES_MAX, "too many payloads in a frame")
-    bundles = told_from_wire(wire.origins[:], steps, wire.signatures, wire)
+    bundles = values_from_wire(wire.origins[:], steps, wire.signatures, wire)
     if not bundles:
         return bundles
     counts = wire.counts[:] or [1] * n
@@ -81,18 +81,18 @@ def updates_from_wire(wire: pb.Updates) -> tuple[Bundle, ...]:
     return bundles
 
 
-def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb.Updates) -> tuple[Bundle, ...]:
-    """Undoes `told_to_wire`. origins, steps, joined: of each bundle, its origin, its first step and its signature.
+def values_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb.Updates) -> tuple[Bundle, ...]:
+    """Undoes `values_to_wire`. origins, steps, joined: of each bundle, its origin, its first step and its signature.
 
     That the columns fit each other is checked, and no range: a journal's were checked when they came."""
     n, counts, skipped = len(origins), wire.counts[:], wire.skipped[:]
-    told: Sequence[Told] | Iterator[Told]
+    values: Sequence[UpdateValue] | Iterator[UpdateValue]
     if wire.payloads:
         check(not wire.losses and not wire.scalars, "a frame tells pairs and payloads", "columns")
-        updates, told = len(wire.payloads), wire.payloads[:]
+        updates, values = len(wire.payloads), wire.payloads[:]
     else:
         check(len(wire.losses) == len(wire.scalars), "the columns of updates differ in length", "columns")
-        updates, told = len(wire.losses), zip(wire.losses[:], wire.scalars[:], strict=True)
+        updates, values = len(wire.losses), zip(wire.losses[:], wire.scalars[:], strict=True)
     check(
         len(steps) == n == (len(counts) or n) == (len(skipped) or n)
         and len(joined) == SIGNATURE_BYTES * n
@@ -100,7 +100,7 @@ def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb
         "the columns of updates differ in length",
         "columns",
     )
-    in_turn = iter(told)
+    in_turn = iter(values)
     probes = [tuple(islice(in_turn, count)) for count in counts] if counts else zip(in_turn)
     signatures = [joined[k : k + SIGNATURE_BYTES] for k in range(0, len(joined), SIGNATURE_BYTES)]
     return tuple(map(bundle_of, zip(origins, steps, probes, skipped or [0] * n, signatures, strict=True)))
@@ -108,11 +108,11 @@ def told_from_wire(origins: list[int], steps: list[int], joined: bytes, wire: pb
 
 def frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
     """A frontier for peers. It is cut to the size that every node accepts, so it may claim less than is held."""
-    return exact_frontier_to_wire(tellable(frontier))
+    return exact_frontier_to_wire(sendable(frontier))
 
 
 def exact_frontier_to_wire(frontier: Sequence[Held]) -> pb.Frontier:
-    """A frontier that must not be cut. The caller makes sure that it `is_tellable`."""
+    """A frontier that must not be cut. The caller makes sure that it `is_sendable`."""
     wire = pb.Frontier(origins=[held.origin for held in frontier], marks=[held.mark for held in frontier])
     if any(held.beyond for held in frontier):
         for held in frontier:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.contents import BLOCKS_TOLD_MAX, FINGERPRINTS_BYTES
+from seedflood.protocol.seedflood.contents import BLOCKS_SENT_MAX, FINGERPRINTS_BYTES
 from seedflood.protocol.seedflood.messages import (
     VOTES_MAX,
     BlockDigests,
@@ -19,12 +19,12 @@ DIGEST_BYTES = 32
 
 
 def votes_to_wire(votes: Sequence[Vote]) -> pb.Votes:
-    said = [(one, len(list(same))) for one, same in groupby(votes, lambda vote: (vote.epoch, vote.digests))]
+    groups = [(one, len(list(same))) for one, same in groupby(votes, lambda vote: (vote.epoch, vote.digests))]
     return pb.Votes(
         origins=[vote.origin for vote in votes],
-        epochs=[epoch for (epoch, _), _ in said],
-        digests=b"".join(digest for (_, digests), _ in said for digest in digests),
-        counts=[count for _, count in said] if len(said) < len(votes) else (),
+        epochs=[epoch for (epoch, _), _ in groups],
+        digests=b"".join(digest for (_, digests), _ in groups for digest in digests),
+        counts=[count for _, count in groups] if len(groups) < len(votes) else (),
         signatures=b"".join(vote.signature for vote in votes),
         serials=[vote.serial for vote in votes] if any(vote.serial for vote in votes) else (),
     )
@@ -40,8 +40,8 @@ def votes_from_wire(wire: pb.Votes) -> tuple[Vote, ...]:
     check(all(one <= STEP_MAX for one in (*wire.epochs, *serials)), f"an epoch or a serial is beyond {STEP_MAX}")
     halves = [wire.digests[k : k + DIGEST_BYTES] for k in range(0, two * len(counts), DIGEST_BYTES)]
     signatures = [wire.signatures[k : k + SIGNATURE_BYTES] for k in range(0, SIGNATURE_BYTES * count, SIGNATURE_BYTES)]
-    said = zip(wire.epochs, map(EpochDigest, halves[::2], halves[1::2]), strict=True)
-    each = [one for one, votes in zip(said, counts, strict=True) for _ in range(votes)]
+    groups = zip(wire.epochs, map(EpochDigest, halves[::2], halves[1::2]), strict=True)
+    each = [one for one, votes in zip(groups, counts, strict=True) for _ in range(votes)]
     columns = zip(wire.origins, each, signatures, serials, strict=True)
     return tuple(Vote(origin, *what, signature, serial) for origin, what, signature, serial in columns)
 
@@ -56,7 +56,7 @@ def block_digests_to_wire(blocks: Sequence[tuple[int, int, int, int, bytes]]) ->
 def block_digests_from_wire(wire: pb.BlockDigests) -> BlockDigests:
     columns = list(wire.origins), list(wire.epochs), list(wire.numbers), list(wire.counts)
     count, joined = len(columns[0]), wire.fingerprints
-    check(count <= BLOCKS_TOLD_MAX, f"digests of more than {BLOCKS_TOLD_MAX} blocks")
+    check(count <= BLOCKS_SENT_MAX, f"digests of more than {BLOCKS_SENT_MAX} blocks")
     is_even = all(len(column) == count for column in columns) and len(joined) == FINGERPRINTS_BYTES * count
     check(is_even, "the columns of digests of blocks differ in length", "columns")
     sums = [joined[k : k + FINGERPRINTS_BYTES] for k in range(0, len(joined), FINGERPRINTS_BYTES)]

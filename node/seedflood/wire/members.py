@@ -29,5 +29,5 @@ def member_from_wire(wire: pb.Member) -> Member:
     check(last_step is None or -1 <= last_step <= STEP_MAX, "last_step is out of range")
     check(len(wire.algorithm) <= ALGORITHM_BYTES_MAX, f"more than {ALGORITHM_BYTES_MAX} bytes of an algorithm")
     check(len(wire.signature) == SIGNATURE_BYTES, "a signature must be 64 bytes")
-    told = {name: getattr(wire, name) for name in _FIELDS}
-    return Member(**told | {"neighbours": tuple(wire.neighbours), "last_step": last_step})
+    fields = {name: getattr(wire, name) for name in _FIELDS}
+    return Member(**fields | {"neighbours": tuple(wire.neighbours), "last_step": last_step})

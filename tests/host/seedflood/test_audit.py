@@ -16,7 +16,7 @@ from seedflood.host.seedflood.audit import (
 )
 from seedflood.protocol.seedflood.messages import LOSS_MAX
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs
-from simulation.seedflood.telling import encode_coefficients
+from simulation.seedflood.compression import encode_coefficients
 
 SLOPE, LOSS = 1000, 2048
 """The standard deviation of slopes; a loss of 1."""
@@ -204,12 +204,12 @@ MADE_UP = {"rising": lambda step: 400 * step, "none": lambda step: 0, "largest":
 @pytest.mark.parametrize("lie", MADE_UP.values(), ids=MADE_UP)
 @pytest.mark.parametrize("kind", ["pairs", "payloads"])
 def test_who_tells_true_slopes_with_made_up_losses_is_named(kind, lie):
-    telling = Pairs() if kind == "pairs" else Coefficients((4,))
+    compression = Pairs() if kind == "pairs" else Coefficients((4,))
 
     def told(loss):
-        return (loss, SLOPE) if kind == "pairs" else encode_coefficients(telling, [8], [True] * 4, loss)
+        return (loss, SLOPE) if kind == "pairs" else encode_coefficients(compression, [8], [True] * 4, loss)
 
-    audits = Audits(telling)
+    audits = Audits(compression)
     for step in range(30):
         audits.compare(A.id, step, [told(min(LOSS_MAX, lie(step)))], [told(LOSS)])
     assert A.id in audits.named

@@ -28,7 +28,7 @@ class Hub:
     def __init__(self):
         self.told = []
 
-    def tell(self, event, level="info", **facts):
+    def log(self, event, level="info", **facts):
         self.told.append((event, level, facts))
 
 
@@ -55,8 +55,8 @@ def disk():
 def make(tmp_path, disk):
     def make(node, share=1.0):
         settings, trainer = NodeSettings(state=tmp_path, audit=share), SimpleNamespace(rows=OURS)
-        shell = SimpleNamespace(identity=Identity.generate(), hub=Hub())
-        return Auditor(settings, node, trainer, disk, shell)
+        daemon = SimpleNamespace(identity=Identity.generate(), hub=Hub())
+        return Auditor(settings, node, trainer, disk, daemon)
 
     return make
 
@@ -93,13 +93,13 @@ def test_an_update_is_compared_whether_it_comes_before_or_after_it_was_measured_
     auditor = make(node)
     early, late = B.bundle(3), B.bundle(4)
     disk.kept.append(early)
-    auditor.heard([early])
+    auditor.received([early])
     auditor.measured(B.id, 3, early.probes)
     assert auditor.audits.count == 1
     auditor.measured(B.id, 4, late.probes)
     assert auditor.audits.count == 1
-    auditor.heard([B.bundle(5), late])
-    auditor.heard([late])
+    auditor.received([B.bundle(5), late])
+    auditor.received([late])
     assert auditor.audits.count == 2
 
 
@@ -113,14 +113,14 @@ def test_what_never_comes_is_forgotten(make):
 
 def told(auditor):
     """What the operator was told of findings."""
-    return [one for one in auditor._shell.hub.told if one[0] != UNAUDITED]
+    return [one for one in auditor._daemon.hub.told if one[0] != UNAUDITED]
 
 
 def audit(auditor, origin, steps, scalar):
     for step in steps:
         bundle = origin.bundle(step, scalar=scalar(step))
         auditor.measured(origin.id, step, [(bundle.probes[0][0], 1000 * (-1) ** step)])
-        auditor.heard(Updates((bundle,)).bundles)
+        auditor.received(Updates((bundle,)).bundles)
 
 
 def test_a_finding_is_told_once_and_kept(make, tmp_path):
@@ -169,9 +169,9 @@ def test_who_takes_part_on_rows_that_are_not_here_is_named_once(make, rows, is_k
     hear(node, B, Members((says_rows(B, rows), says_rows(C, THEIRS), says_rows(D, OURS))))
     auditor = make(node)
     for step in range(3):
-        auditor.heard([origin.bundle(step) for origin in (B, C, D)])
+        auditor.received([origin.bundle(step) for origin in (B, C, D)])
     name = node.membership.name(B.id)
-    heard = [(event, level, facts["peer"]) for event, level, facts in auditor._shell.hub.told]
+    heard = [(event, level, facts["peer"]) for event, level, facts in auditor._daemon.hub.told]
     assert heard == ([] if is_known else [(UNAUDITED, "warning", name)])
     assert unaudited(node, OURS) == ([] if is_known else [name])
 
@@ -180,11 +180,11 @@ def test_whoever_states_other_rows_later_is_named_too(make):
     node = agreed()
     hear(node, B, Members((says_rows(B, THEIRS),)))
     auditor = make(node)
-    auditor.heard([B.bundle(0)])
-    assert auditor._shell.hub.told == []
+    auditor.received([B.bundle(0)])
+    assert auditor._daemon.hub.told == []
     hear(node, B, Members((B.member(version=6, algorithm=pack(Stated(rows=None)), first_step=0),)))
-    auditor.heard([B.bundle(1)])
-    assert [event for event, _, _ in auditor._shell.hub.told] == [UNAUDITED]
+    auditor.received([B.bundle(1)])
+    assert [event for event, _, _ in auditor._daemon.hub.told] == [UNAUDITED]
 
 
 def test_made_up_losses_are_found_but_not_where_other_texts_may_have_been_written(make):
@@ -196,5 +196,5 @@ def test_made_up_losses_are_found_but_not_where_other_texts_may_have_been_writte
             bundle = B.bundle(step, scalar=1000 * (-1) ** step)
             ((loss, scalar),) = bundle.probes
             auditor.measured(B.id, step, [(loss + 9000, scalar)], is_loss_judged=is_loss_judged)
-            auditor.heard([bundle])
+            auditor.received([bundle])
         assert (B.id in auditor.audits.named) == is_loss_judged

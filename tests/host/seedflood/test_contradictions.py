@@ -29,12 +29,12 @@ class Host:
 
     def __init__(self):
         self.told = []
-        hub = SimpleNamespace(tell=lambda event, level, **facts: self.told.append((event, level, facts)))
+        hub = SimpleNamespace(log=lambda event, level, **facts: self.told.append((event, level, facts)))
         self.contradictions = Contradictions(hub, NAMES.__getitem__)
 
     def hear(self, *reputations):
         for step, one in enumerate(reputations, FEWEST):
-            self.contradictions.heard(step, one)
+            self.contradictions.update(step, one)
 
     def shown(self, **statuses):
         members = tuple(

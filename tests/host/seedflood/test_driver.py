@@ -65,9 +65,9 @@ class ScriptedNode:
         self.calls = []
         self.error = None
         self.ends = SimpleNamespace(proofs={})
-        self.gate = SimpleNamespace(is_untimely=False)
+        self.access = SimpleNamespace(is_untimely=False)
         self.contents = SimpleNamespace(note=self.note_contents)
-        self.seedflood = SimpleNamespace(hear_of_disk=self.hear_of_disk)
+        self.seedflood = SimpleNamespace(note_disk=self.note_disk)
 
     def collect(self):
         out, self.outputs = self.outputs, Outputs()
@@ -149,7 +149,7 @@ def test_all_but_the_last_rounds_of_a_journal_are_read_for_the_model_before_anyt
 def test_a_bundle_that_was_undone_and_written_again_while_it_was_read_is_told_once():
     journal, waiting = Disk([]), []
     journal.kept = [Bundle(1, step, ((1, step),)) for step in range(2 * PAGE_BUNDLES)]
-    told = pages(journal, Frontier([Held(1, STEP_MAX)]), lambda: waiting)
+    told = pages(journal, SimpleNamespace(unwritten=waiting), Frontier([Held(1, STEP_MAX)]))
     first = next(told)
     journal.kept += journal.kept[:10]
     waiting += [*journal.kept[5:20], Bundle(1, 2 * PAGE_BUNDLES, ((7, 7),))]

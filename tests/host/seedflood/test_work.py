@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seedflood.host.compute import Compute
-from seedflood.host.compute_thread import ComputeThread
+from seedflood.host.compute import Compute, ComputeThread
 from seedflood.host.seedflood.work import Work
 from seedflood.protocol.seedflood.messages import ReplicaDigest
 from seedflood.protocol.seedflood.outputs import Measure, Measured, TakeDigest

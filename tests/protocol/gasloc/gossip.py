@@ -462,11 +462,11 @@ class World:
             self.withhold(sender, peer, decode(frame))
         self.at(self.now + (1.0 if is_withheld else len(message.data) / link.rate + link.delay), arrive)
 
-    def withhold(self, sender, peer, saying):
+    def withhold(self, sender, peer, message):
         """It will be the next one again."""
-        sending = sender.gasloc.carrier._sending.get((peer, saying.key)) if isinstance(saying, Chunk) else None
+        sending = sender.gasloc.carrier._sending.get((peer, message.key)) if isinstance(message, Chunk) else None
         if sending is not None:
-            sending.position = saying.offset
+            sending.position = message.offset
 
     def deliver(self, link, receiver, sender, message):
         if not link.is_up or not receiver.is_up:

@@ -12,7 +12,7 @@ from seedflood.protocol.gasloc.messages import Chunk, Offer, decode
 from seedflood.protocol.gasloc.rules import Bounds
 from seedflood.protocol.gasloc.statement import Result
 from seedflood.protocol.gasloc.trust import STILL_SECONDS
-from seedflood.protocol.swarm.gate import stand_in
+from seedflood.protocol.swarm.access import stand_in
 from seedflood.protocol.swarm.messages import Opaque
 from seedflood.protocol.swarm.rules import Patience
 from simulation.gasloc.replica import digest_of, spell
@@ -253,8 +253,8 @@ def test_who_states_a_replica_and_serves_nothing_is_given_up_for_the_next():
 
     def withhold(sender, receiver, message):
         is_over = liar.gasloc.round == world.rules.rounds
-        saying = decode(message.data) if is_over and sender is liar and isinstance(message, Opaque) else None
-        return isinstance(saying, Chunk | Offer)
+        sent = decode(message.data) if is_over and sender is liar and isinstance(message, Opaque) else None
+        return isinstance(sent, Chunk | Offer)
 
     world.drop = withhold
     others = [host for host in world.hosts if host is not liar]

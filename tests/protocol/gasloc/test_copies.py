@@ -40,8 +40,8 @@ def let_crawl(world, liar, seconds=25.0):
     last = {}
 
     def change(sender, receiver, message):
-        saying = said(message)
-        if sender is liar and isinstance(saying, Progress):
+        sent = said(message)
+        if sender is liar and isinstance(sent, Progress):
             return Opaque(encode(Progress(world.rules.rounds, True, True)))
         return message
 
@@ -99,8 +99,8 @@ def take_slowly(world, donor, liar):
 
     world.drop = drop
 
-    def hear(saying):
-        donor.do(lambda now: donor.node.received(liar.origin, Opaque(encode(saying)), now))
+    def hear(message):
+        donor.do(lambda now: donor.node.received(liar.origin, Opaque(encode(message)), now))
 
     def offered():
         place = donor.gasloc.serve._places.get(liar.origin)

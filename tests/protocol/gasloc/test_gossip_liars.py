@@ -35,9 +35,9 @@ def make_pair(**rules):
     return world, *world.hosts
 
 
-def hear(world, host, peer, saying):
+def hear(world, host, peer, message):
     """What the host does after it has heard this; honoured."""
-    host.node.received(peer.origin, Opaque(encode(saying)), world.now)
+    host.node.received(peer.origin, Opaque(encode(message)), world.now)
     out = host.node.collect()
     host.honour(out)
     return out
@@ -52,7 +52,7 @@ def offer(round_=2, size=100, digest=DIGEST, encoding="exact", degree=1, kind=Ki
 
 
 @pytest.mark.parametrize(
-    ("saying", "reason"),
+    ("message", "reason"),
     [
         (offer(size=1 << 40), "limit"),
         (offer(round_=100), "limit"),
@@ -63,10 +63,10 @@ def offer(round_=2, size=100, digest=DIGEST, encoding="exact", degree=1, kind=Ki
         (Progress(10**9, True, True), "limit"),
     ],
 )
-def test_what_no_host_of_the_run_says_is_refused(saying, reason):
+def test_what_no_host_of_the_run_says_is_refused(message, reason):
     world, honest, liar = make_pair()
     with pytest.raises(PeerError) as caught:
-        hear(world, honest, liar, saying)
+        hear(world, honest, liar, message)
     assert caught.value.reason == reason
     out = honest.node.collect()
     assert out.orders == out.records == replies(out) == []
@@ -102,7 +102,7 @@ def test_offers_for_rounds_that_are_over_are_declined_with_a_word():
 
 
 @pytest.mark.parametrize(
-    "saying",
+    "message",
     [
         Chunk(DIGEST[:8], 0, bytes(1000)),
         Accept(DIGEST, 0),
@@ -111,9 +111,9 @@ def test_offers_for_rounds_that_are_over_are_declined_with_a_word():
         offer(kind=Kind.COPY),
     ],
 )
-def test_what_nobody_has_asked_for_changes_nothing(saying):
+def test_what_nobody_has_asked_for_changes_nothing(message):
     world, honest, liar = make_pair()
-    out = hear(world, honest, liar, saying)
+    out = hear(world, honest, liar, message)
     assert out.orders == out.records == replies(out) == []
 
 
@@ -127,9 +127,9 @@ def test_parameters_that_are_not_what_was_offered_are_not_mixed_and_their_sender
     def change(sender, receiver, message):
         if sender is not liar or not isinstance(message, Opaque):
             return message
-        saying = decode(message.data)
-        if isinstance(saying, Chunk):
-            return Opaque(encode(Chunk(saying.key, saying.offset, b"9" * len(saying.data))))
+        sent = decode(message.data)
+        if isinstance(sent, Chunk):
+            return Opaque(encode(Chunk(sent.key, sent.offset, b"9" * len(sent.data))))
         return message
 
     world.change = change
@@ -210,7 +210,7 @@ def test_copies_are_given_to_few_at_a_time_and_not_again_and_again():
     world.run(0.06)
     assert replies(hear(world, donor, other, Want(NEWEST))) == [Decline(Kind.COPY, 0, Reason.BUSY, 0)]
     out = hear(world, donor, liar, Want(NEWEST))
-    assert [saying.kind for saying in replies(out)] == [Kind.COPY]
+    assert [message.kind for message in replies(out)] == [Kind.COPY]
     assert out.orders == []
     content = donor.gasloc.serve._places[liar.origin].sending.content
     hear(world, donor, liar, Accept(content.digest, content.size))
@@ -229,9 +229,9 @@ def test_a_copy_that_is_not_what_was_offered_is_not_adopted_and_another_donor_is
     def change(sender, receiver, message):
         if sender is not liar or receiver is not late or not isinstance(message, Opaque):
             return message
-        saying = decode(message.data)
-        if isinstance(saying, Chunk):
-            return Opaque(encode(Chunk(saying.key, saying.offset, b"9" * len(saying.data))))
+        sent = decode(message.data)
+        if isinstance(sent, Chunk):
+            return Opaque(encode(Chunk(sent.key, sent.offset, b"9" * len(sent.data))))
         return message
 
     world.change = change

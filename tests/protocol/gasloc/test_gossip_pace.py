@@ -75,9 +75,9 @@ def test_before_local_steps_were_measured_no_link_is_slow():
 @pytest.mark.parametrize(("local_seconds", "patience"), [(1.0, 60.0), (10.0, 160.0)])
 def test_who_comes_to_no_later_round_for_long_stands_still_whatever_else_it_states(local_seconds, patience):
     pace = make_pace(local_seconds=local_seconds)
-    pace.heard({PEER: 1, 6: 1}, 100.0)
-    pace.heard({PEER: 0, 6: 2}, 140.0)
-    pace.heard({PEER: 1, 6: 2}, 150.0)
+    pace.reached({PEER: 1, 6: 1}, 100.0)
+    pace.reached({PEER: 0, 6: 2}, 140.0)
+    pace.reached({PEER: 1, 6: 2}, 150.0)
     assert pace.silent(100.0 + patience) == set()
     assert pace.silent(101.0 + patience) == {PEER}
 

@@ -495,7 +495,9 @@ def test_who_says_the_same_rounds_again_and_again_is_charged_for_it():
 
 def test_while_a_partner_is_waited_for_it_is_named():
     world = make_world(2, steps=400, how=[{}, {"step_seconds": 0.4}])
-    world.run(200, until=lambda: world.hosts[0].node.phase == "exchanging" and not world.hosts[0].gasloc.is_computing)
+    world.run(
+        200, until=lambda: world.hosts[0].node.phase == "exchanging" and not world.hosts[0].gasloc.course.is_computing
+    )
     (blocker,) = world.hosts[0].node.blockers(world.now)
     assert (blocker.kind, blocker.name, blocker.since) == ("partner", "h1", world.now)
 

@@ -38,23 +38,23 @@ SAYINGS = st.one_of(
 )
 
 
-@given(saying=SAYINGS)
-def test_what_is_said_is_heard(saying):
-    assert decode(encode(saying)) == saying
+@given(message=SAYINGS)
+def test_what_is_said_is_heard(message):
+    assert decode(encode(message)) == message
 
 
 @given(data=st.binary(max_size=300))
 def test_foreign_bytes_are_read_or_refused(data):
     try:
-        saying = decode(data)
+        message = decode(data)
     except PeerError:
         return
-    assert decode(encode(saying)) == saying
+    assert decode(encode(message)) == message
 
 
-@given(saying=SAYINGS, data=st.data())
-def test_what_is_cut_off_or_too_long_is_refused(saying, data):
-    spelled = encode(saying)
+@given(message=SAYINGS, data=st.data())
+def test_what_is_cut_off_or_too_long_is_refused(message, data):
+    spelled = encode(message)
     cut = data.draw(st.integers(0, len(spelled) - 1))
     with pytest.raises(PeerError):
         decode(spelled[:cut])

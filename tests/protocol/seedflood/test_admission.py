@@ -12,7 +12,7 @@ from seedflood.protocol.seedflood.outputs import Measured
 from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs
 from seedflood.protocol.swarm import messages
 from seedflood.protocol.swarm.messages import Members
-from simulation.seedflood.telling import encode_coefficients
+from simulation.seedflood.compression import encode_coefficients
 
 
 def refused(node, peer, *bundles):
@@ -40,20 +40,20 @@ GOOD = encode_coefficients(TINY, [33, 0], [True, False, True])
 
 
 def test_a_payload_of_the_size_and_ranges_of_the_run_is_taken():
-    node = linked(B, telling=TINY)
+    node = linked(B, compression=TINY)
     assert hear(node, B, Updates((B.bundle(0, payload=GOOD),))).bundles == [B.bundle(0, payload=GOOD)]
 
 
 @pytest.mark.parametrize("payload", [None, GOOD[:-1], GOOD + b"\0", b"\x22" + GOOD[1:], b"\xff" + GOOD[1:]])
 def test_what_the_run_does_not_tell_is_refused_before_its_signature_is_looked_at(payload):
-    node = linked(B, telling=TINY)
+    node = linked(B, compression=TINY)
     unsigned = B.bundle(0, payload=payload)._replace(signature=bytes(64))
     assert refused(node, B, unsigned) == {"payload": 1}
 
 
 @pytest.mark.parametrize("scalar", [1001, -1001, SCALAR_MAX])
 def test_what_is_beyond_the_clip_of_the_run_is_refused_before_its_signature_is_looked_at(scalar):
-    node = linked(B, telling=Pairs(1000))
+    node = linked(B, compression=Pairs(1000))
     assert hear(node, B, Updates((B.bundle(0, scalar=-1000),))).bundles == [B.bundle(0, scalar=-1000)]
     unsigned = B.bundle(1, scalar=scalar)._replace(signature=bytes(64))
     assert refused(node, B, unsigned) == {"payload": 1}
@@ -66,13 +66,13 @@ def test_a_payload_is_refused_in_a_run_of_pairs():
 def test_a_payload_under_a_wrong_signature_raises():
     forged = B.bundle(0, payload=GOOD)._replace(probes=(bytes(TINY.size),))
     with pytest.raises(PeerError, match="signature"):
-        linked(B, telling=TINY).received(B.id, Updates((forged,)), 0.0)
+        linked(B, compression=TINY).received(B.id, Updates((forged,)), 0.0)
 
 
 def test_a_run_whose_bundles_would_be_too_large_is_refused():
-    make_rules(local_steps=2, telling=Coefficients((8 * (BUNDLE_BYTES_MAX // 2 - 1 - LOSS_BYTES),)))
+    make_rules(local_steps=2, compression=Coefficients((8 * (BUNDLE_BYTES_MAX // 2 - 1 - LOSS_BYTES),)))
     with pytest.raises(ConfigError, match="more than a message holds"):
-        make_rules(local_steps=2, telling=Coefficients((8 * (BUNDLE_BYTES_MAX // 2 - LOSS_BYTES),)))
+        make_rules(local_steps=2, compression=Coefficients((8 * (BUNDLE_BYTES_MAX // 2 - LOSS_BYTES),)))
 
 
 def test_a_batch_may_say_one_thing_twice_but_not_contradict_itself():
@@ -105,8 +105,8 @@ def test_more_holes_than_a_frontier_may_have_are_refused():
 @pytest.mark.parametrize(("size", "rounds"), [(None, 4096), (400_000, 332), (2_080_000, 64)])
 def test_in_strict_windows_a_runaway_fills_no_memory(size, rounds):
     """What follows without a hole takes no range of a frontier, and would wait for its window."""
-    telling = PAIRS if size is None else Coefficients((size,))
-    assert make_rules(telling=telling).ahead_steps == rounds
+    compression = PAIRS if size is None else Coefficients((size,))
+    assert make_rules(compression=compression).ahead_steps == rounds
     node = linked(B, steps=10_000)
     ahead = node.rules.ahead_steps
     hear(node, B, Updates((B.bundle(ahead - 1, skipped=ahead - 1),)))

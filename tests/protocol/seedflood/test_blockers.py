@@ -47,10 +47,10 @@ def finishing(*peers, window="strict", now=0.0, **rules):
     return node
 
 
-def forgetful(*peers, said_before=0, **rules):
+def amnesic(*peers, published_before=0, **rules):
     """Its journal was lost; it was linked with B and C when it spoke last."""
     node = started(clients=3, kept={"is_key_fresh": False}, **rules)
-    past = A.member(incarnation=1, version=9, neighbours=[B, C], said_before=said_before)
+    past = A.member(incarnation=1, version=9, neighbours=[B, C], published_before=published_before)
     for peer in peers:
         node.connected(peer.id, peer.hello(members=[B.member(), C.member(), past]), 0.0)
     for peer in peers:
@@ -81,17 +81,17 @@ def test_it_waits_for_its_donor():
 
 
 def test_one_that_lost_its_journal_waits_for_former_neighbours():
-    node = forgetful(B)
+    node = amnesic(B)
     assert why(node) == [("former neighbour", "cyd", None)]
 
 
 def test_one_that_lost_its_journal_waits_for_its_own_steps():
-    node = forgetful(B, C, said_before=4)
+    node = amnesic(B, C, published_before=4)
     assert why(node) == [("own past", NAMELESS["own past"], 0)]
 
 
 def test_one_that_has_found_its_own_steps_waits_for_whoever_may_know_more():
-    node = forgetful(B, C)
+    node = amnesic(B, C)
     assert why(node) == [("own past", NAMELESS["own past"], None)]
 
 
@@ -217,9 +217,9 @@ def test_it_waits_for_its_own_replica():
 def test_a_full_disk_stops_it_in_any_phase():
     node = linked(B)
     assert why(node) == []
-    node.seedflood.hear_of_disk(is_full=True)
+    node.seedflood.note_disk(is_full=True)
     assert why(node) == [("disk full", NAMELESS["disk full"], None)]
-    node.seedflood.hear_of_disk(is_full=False)
+    node.seedflood.note_disk(is_full=False)
     assert why(node) == []
 
 

@@ -42,40 +42,40 @@ def test_a_whole_journal_knows_everything_it_ever_said():
 
 
 @pytest.mark.parametrize("is_older", [True, False])
-def test_what_the_journal_knew_of_our_past_makes_nobody_forgetful(is_older):
+def test_what_the_journal_knew_of_our_past_makes_nobody_amnesic(is_older):
     catchup = make_catchup(A.member(incarnation=3, version=5))
-    catchup.hear_of_past(A.member(incarnation=3, version=4 if is_older else 5))
-    assert not catchup.is_forgetful
+    catchup.learn_of_past(A.member(incarnation=3, version=4 if is_older else 5))
+    assert not catchup.is_amnesic
 
 
 @pytest.mark.parametrize("age", [(3, 6), (4, 0)])
 def test_a_past_that_the_journal_does_not_know_means_that_it_was_lost(age):
     catchup = make_catchup(A.member(incarnation=3, version=5))
-    catchup.hear_of_past(A.member(*age))
-    assert catchup.is_forgetful
+    catchup.learn_of_past(A.member(*age))
+    assert catchup.is_amnesic
 
 
-def test_a_key_without_a_journal_is_forgetful_unless_it_was_never_used():
-    assert not make_catchup(is_key_fresh=True).is_forgetful
-    assert make_catchup(is_key_fresh=False).is_forgetful
-    assert not make_catchup(A.member(), is_key_fresh=False).is_forgetful
+def test_a_key_without_a_journal_is_amnesic_unless_it_was_never_used():
+    assert not make_catchup(is_key_fresh=True).is_amnesic
+    assert make_catchup(is_key_fresh=False).is_amnesic
+    assert not make_catchup(A.member(), is_key_fresh=False).is_amnesic
 
 
-def test_one_who_never_came_to_speak_is_as_forgetful_in_its_next_life():
+def test_one_who_never_came_to_speak_is_as_amnesic_in_its_next_life():
     silent = A.member(first_step=STEP_MAX)
-    assert make_catchup(silent, is_key_fresh=False).is_forgetful
-    assert not make_catchup(silent, is_key_fresh=True).is_forgetful
+    assert make_catchup(silent, is_key_fresh=False).is_amnesic
+    assert not make_catchup(silent, is_key_fresh=True).is_amnesic
 
 
-def forgetful(**settings):
+def amnesic(**settings):
     """One that lost its journal, and learns that it was linked with B and C when it spoke last."""
     catchup = make_catchup(is_key_fresh=False, **settings)
-    catchup.hear_of_past(A.member(incarnation=2, neighbours=[B, C], said_before=4))
+    catchup.learn_of_past(A.member(incarnation=2, neighbours=[B, C], published_before=4))
     return catchup
 
 
-def test_a_forgetful_node_reaches_all_its_past_neighbours_however_long_they_are_away():
-    catchup = forgetful()
+def test_an_amnesic_node_reaches_all_its_past_neighbours_however_long_they_are_away():
+    catchup = amnesic()
     assert not may_speak(catchup, B, now=0.0)
     assert not may_speak(catchup, B, now=1e6)
     assert catchup.unreached({B.id}, EVERYONE) == {C.id}
@@ -83,7 +83,7 @@ def test_a_forgetful_node_reaches_all_its_past_neighbours_however_long_they_are_
     assert may_speak(catchup, B, C, now=1e6 + QUIET_SECONDS)
 
 
-def test_a_forgetful_node_that_knows_no_neighbours_waits_until_they_have_dialled_it():
+def test_an_amnesic_node_that_knows_no_neighbours_waits_until_they_have_dialled_it():
     catchup = make_catchup(is_key_fresh=False)
     assert not may_speak(catchup, B, now=0.0)
     assert not may_speak(catchup, B, now=QUIET_SECONDS - 0.1)
@@ -92,13 +92,13 @@ def test_a_forgetful_node_that_knows_no_neighbours_waits_until_they_have_dialled
 
 @pytest.mark.parametrize("progress", ["neighbour", "statement", "own steps"])
 def test_whatever_is_learned_of_the_past_starts_the_wait_anew(progress):
-    catchup = forgetful()
+    catchup = amnesic()
     reached, held = (B, C), 0
     may_speak(catchup, *reached, now=0.0)
     if progress == "neighbour":
         reached = (B, C, D)
     elif progress == "statement":
-        catchup.hear_of_past(A.member(incarnation=3, neighbours=[B]))
+        catchup.learn_of_past(A.member(incarnation=3, neighbours=[B]))
     else:
         held = 7
     assert not may_speak(catchup, *reached, now=QUIET_SECONDS, held_before=held)
@@ -106,14 +106,14 @@ def test_whatever_is_learned_of_the_past_starts_the_wait_anew(progress):
 
 
 def test_two_rounds_of_repair_are_enough_when_everyone_was_met():
-    catchup = forgetful()
+    catchup = amnesic()
     assert not may_speak(catchup, B, C, now=0.0, is_everyone_met=True)
     assert not may_speak(catchup, B, C, now=SETTLE_SECONDS - 0.1, is_everyone_met=True)
     assert may_speak(catchup, B, C, now=SETTLE_SECONDS, is_everyone_met=True)
 
 
 def test_a_past_neighbour_that_has_left_need_not_be_reached():
-    catchup = forgetful()
+    catchup = amnesic()
     present = EVERYONE - {C.id}
     assert not may_speak(catchup, B, now=0.0, present=present)
     assert may_speak(catchup, B, now=QUIET_SECONDS, present=present)
@@ -121,16 +121,16 @@ def test_a_past_neighbour_that_has_left_need_not_be_reached():
 
 def test_only_who_was_there_when_it_spoke_last_has_to_be_reached():
     """What was said before went to these, too; and whoever met it when it was silent heard nothing."""
-    catchup = forgetful()
-    catchup.hear_of_past(A.member(incarnation=3, neighbours=[D]))
+    catchup = amnesic()
+    catchup.learn_of_past(A.member(incarnation=3, neighbours=[D]))
     assert catchup.unreached(set(), EVERYONE) == {D.id}
-    catchup.hear_of_past(A.member(incarnation=4, neighbours=[B], first_step=STEP_MAX))
+    catchup.learn_of_past(A.member(incarnation=4, neighbours=[B], first_step=STEP_MAX))
     assert catchup.unreached(set(), EVERYONE) == {D.id}
 
 
 def test_what_was_said_is_held_before_it_speaks_or_patience_ends():
-    catchup = forgetful()
-    assert catchup.said_before == 4
+    catchup = amnesic()
+    assert catchup.published_before == 4
     assert not may_speak(catchup, B, C, now=0.0, is_whole=False, is_everyone_met=True)
     assert not may_speak(catchup, B, C, now=PATIENCE.start_seconds - 0.1, is_whole=False, is_everyone_met=True)
     assert may_speak(catchup, B, C, now=PATIENCE.start_seconds, is_whole=False, is_everyone_met=True)
@@ -145,7 +145,7 @@ def test_a_damaged_journal_still_knows_who_was_there_when_it_spoke_last():
 
 
 def test_even_an_impatient_node_speaks_to_no_one_it_has_not_reached():
-    assert not may_speak(forgetful(), now=1e9)
+    assert not may_speak(amnesic(), now=1e9)
 
 
 def test_who_remembers_everything_has_nobody_to_reach():

@@ -12,8 +12,8 @@ from seedflood.protocol.seedflood.messages import BlockDigests, Updates, Vote, V
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Measured, Pulled, SumEpoch
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.admission import NOT_LISTED
-from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Members
 from seedflood.protocol.swarm.roster import Entry, Roster
 
@@ -42,8 +42,8 @@ class Checked:
 
 def started(roster=ALL, *, members=(), bundles=(), check=verify, calendar=lambda: 0.0, **rules):
     rules = make_rules(**({"clients": 3} | rules))
-    gate = Gate(check, OPERATOR, "", roster, calendar)
-    node = Node(rules, Member(A.public_key, A.name, 1), A.sign, check, gate=gate)
+    access = AccessList(check, OPERATOR, "", roster, calendar)
+    node = Node(rules, Member(A.public_key, A.name, 1), A.sign, check, access=access)
     node.start(bundles, members, 0.0)
     node.collect()
     return node
@@ -82,7 +82,7 @@ def test_a_stranger_is_refused_in_its_hello_and_a_listed_host_is_not():
     with pytest.raises(PeerError) as caught:
         node.admission.check_hello(D.hello())
     assert (caught.value.reason, str(caught.value)) == ("roster", NOT_LISTED)
-    node.admission.gate.adopt(node.admission.gate.roster.removing([C.name]))
+    node.admission.access.adopt(node.admission.access.roster.removing([C.name]))
     with pytest.raises(PeerError, match="has removed the host"):
         node.admission.check_hello(C.hello())
     assert node.admission.refused == {"stranger": 1, "removed": 1}
@@ -169,7 +169,7 @@ def test_a_clock_that_is_wrong_for_a_while_ends_no_host_and_no_link():
         now[0] = reading
         out = tick(node, 2.0 + (not is_untimely) * 2.0)
         assert (out.is_removed, out.drop) == (False, [])
-        assert node.gate.is_untimely == is_untimely
+        assert node.access.is_untimely == is_untimely
 
 
 def test_who_is_out_of_time_is_refused_with_a_sentence_that_is_true():
@@ -287,7 +287,7 @@ def test_who_votes_for_other_sums_again_and_again_holds_back_one_of_them():
 def test_whose_vote_showed_that_an_origin_said_two_things_may_hold_back_sums_by_its_vote_again():
     node, first, second, _ = summed(steps=12)
     hear(node, C, Votes((vote(C, epoch(0, *first.frontier, total=8)), vote(B, first))))
-    node.inquiry.contradicted(C.id, B.bundle(11, scalar=7), B.bundle(11, scalar=8))
+    node.equivocation.contradicted(C.id, B.bundle(11, scalar=7), B.bundle(11, scalar=8))
     assert node.ends.proofs.keys() == {B.id}
     votes = vote(C, epoch(1, *second.frontier, total=8)), vote(B, second)
     assert hear(node, C, Votes(votes)).compact == []
@@ -309,7 +309,7 @@ def shown(node, now=DISPUTE_SECONDS):
 
 
 def wait(node):
-    """Until the inquiry is over. What does the log say?"""
+    """Until the search is over. What does the log say?"""
     ticks = [tick(node, at) for at in (2.0, 4.0, 6.0, DISPUTE_SECONDS)]
     return [(event.name, event.facts.get("member")) for out in ticks for event in out.events]
 
@@ -326,7 +326,7 @@ def test_who_signs_another_sum_is_named_when_neighbours_had_time_to_compare_thei
 
 def test_who_signs_another_sum_because_somebody_deceived_it_is_not_named():
     node = disputed()
-    node.inquiry.contradicted(C.id, B.bundle(3, scalar=7), B.bundle(3, scalar=8))
+    node.equivocation.contradicted(C.id, B.bundle(3, scalar=7), B.bundle(3, scalar=8))
     assert (NAMED, "cyd") not in wait(node)
     assert shown(node) == "none"
 
@@ -334,7 +334,7 @@ def test_who_signs_another_sum_because_somebody_deceived_it_is_not_named():
 def test_a_name_is_taken_back_when_it_is_proven_who_deceived_its_host():
     node = disputed()
     wait(node)
-    node.inquiry.contradicted(C.id, B.bundle(3, scalar=7), B.bundle(3, scalar=8))
+    node.equivocation.contradicted(C.id, B.bundle(3, scalar=7), B.bundle(3, scalar=8))
     out = tick(node, DISPUTE_SECONDS + 2.0)
     (event,) = [event for event in out.events if event.name == "a host signed another sum as it was deceived"]
     assert event.facts == {"member": "cyd", "epoch": 0, "by": "bob"}
@@ -344,7 +344,7 @@ def test_a_name_is_taken_back_when_it_is_proven_who_deceived_its_host():
 def test_what_an_origin_told_in_two_ways_later_is_no_excuse_for_an_earlier_epoch():
     node = disputed(steps=12)
     wait(node)
-    node.inquiry.contradicted(C.id, B.bundle(11, scalar=7), B.bundle(11, scalar=8))
+    node.equivocation.contradicted(C.id, B.bundle(11, scalar=7), B.bundle(11, scalar=8))
     tick(node, DISPUTE_SECONDS + 2.0)
     assert shown(node) == "cyd"
 
@@ -352,7 +352,7 @@ def test_what_an_origin_told_in_two_ways_later_is_no_excuse_for_an_earlier_epoch
 def test_nobody_is_the_excuse_of_itself():
     node = disputed()
     wait(node)
-    node.inquiry.contradicted(C.id, C.bundle(3, scalar=7), C.bundle(3, scalar=8))
+    node.equivocation.contradicted(C.id, C.bundle(3, scalar=7), C.bundle(3, scalar=8))
     tick(node, DISPUTE_SECONDS + 2.0)
     assert shown(node) == "cyd"
 

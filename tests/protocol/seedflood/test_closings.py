@@ -9,12 +9,12 @@ from origins import A, B, certified, epoch, make_rules, verify
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_TOLD, Certificates
+from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_SENT, Certificates
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, EPOCH_BYTES_MAX, Closings, is_small
 from seedflood.protocol.seedflood.outputs import SumEpoch
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.membership import Membership
 
 PERIOD = 4
@@ -24,7 +24,7 @@ SETTLED = PERIOD + CLOSING_ROUNDS
 
 def closings_of(rules):
     members = Membership([A.member(), B.member()])
-    return Closings(rules, Certificates(rules, Gate(verify), members, A.id))
+    return Closings(rules, Certificates(rules, AccessList(verify), members, A.id))
 
 
 def make_closings(*bundles, steps=100, **rules):
@@ -119,7 +119,7 @@ COUNTED = [
     ("only what the epoch has", {}, [Held(1, 8)], 4 * 86),
     ("of all hosts", {}, [Held(1, 5), Held(2, 8)], 5 * 86),
     ("more than one step in a bundle", {"local_steps": 2}, [Held(1, 8)], 2 * 80 + 4 * 6),
-    ("payloads", {"telling": Coefficients((80,))}, [Held(1, 8)], 4 * (80 + 13)),
+    ("payloads", {"compression": Coefficients((80,))}, [Held(1, 8)], 4 * (80 + 13)),
     ("turns", {"turn_rounds": 2}, [Held(1, 8)], 2 * 86),
 ]
 
@@ -371,7 +371,7 @@ def test_a_sum_of_another_is_adopted_unless_there_is_one_or_ours_is_being_taken(
 
 
 def test_however_many_epochs_are_certified_at_once_each_sum_has_its_certificate():
-    epochs = 2 * CERTIFIED_EPOCHS_TOLD
+    epochs = 2 * CERTIFIED_EPOCHS_SENT
     closings = make_closings(*(A.bundle(step) for step in range(0, epochs * PERIOD, PERIOD)), steps=epochs * PERIOD)
     for order in closings.due(epochs * PERIOD, lambda _: True, lambda _: True):
         closed = epoch(order.epoch, *order.frontier)

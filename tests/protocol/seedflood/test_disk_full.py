@@ -9,6 +9,7 @@ from seedflood.errors import DiskFullError, JournalError
 from seedflood.host import backlog as backlog_module
 from seedflood.host.driver import RETRY_SECONDS
 from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.host.seedflood.history import pages
 from seedflood.host.seedflood.seams import Refill
 from seedflood.protocol.seedflood.messages import Equivocation, Updates
 from seedflood.protocol.seedflood.outputs import Measure, Measured
@@ -198,7 +199,7 @@ def test_a_rebuild_meanwhile_knows_what_is_not_written(full):
     full.driver.received(B.id, B.updates(0))
     full.driver.received(C.id, C.updates(0))
     full.seams.take()
-    full.driver._compute(Refill(iter(()), full.driver._history(full.node.applied)))
+    full.driver._compute(Refill(iter(()), pages(full.driver._journal, full.driver._backlog, full.node.applied)))
     ((_, closed, updates),) = full.seams.take("rebuild")
     assert (closed, sorted(update.step for update in updates)) == ([], [0, 0, 0])
 

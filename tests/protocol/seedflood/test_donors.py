@@ -162,7 +162,7 @@ def test_a_donor_keeps_its_turn_while_parts_of_a_sum_come_however_long_it_takes(
     donors = make_donors(B, C, goal=FULL.held(), sum_bytes=60 << 20)
     donors.next_donor(LACKING)
     for _ in range(9):
-        donors.hear(B.id)
+        donors.part_received(B.id)
         donors.retry()
         assert donors.next_donor(LACKING) is None
     donors.retry()
@@ -173,10 +173,10 @@ def test_a_donor_that_sends_more_parts_than_a_sum_has_gives_way():
     donors = make_donors(B, C, goal=FULL.held(), sum_bytes=5 * EPOCH_PART_BYTES)
     donors.next_donor(LACKING)
     for _ in range(6):
-        donors.hear(B.id)
+        donors.part_received(B.id)
         donors.retry()
         assert donors.next_donor(LACKING) is None
-    donors.hear(B.id)
+    donors.part_received(B.id)
     donors.retry()
     assert donors.next_donor(LACKING) == C.id
 
@@ -185,7 +185,7 @@ def test_the_parts_of_a_sum_that_was_of_use_are_forgotten():
     donors = make_donors(B, C, goal=FULL.held())
     donors.next_donor(LACKING)
     for _ in range(20):
-        donors.hear(B.id)
+        donors.part_received(B.id)
         donors.retry()
         assert donors.next_donor(LACKING) is None
         donors.progressed(B.id, LACKING)

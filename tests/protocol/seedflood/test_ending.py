@@ -60,6 +60,21 @@ def test_a_finished_node_waits_for_its_neighbours():
     assert ours(node).has_ended
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_who_is_started_again_after_the_end_waits_for_those_that_had_left_before_it(has_ended):
+    node = finishing("bounded")
+    hear(node, B, complete(node, *FULL))
+    assert agree(node, B).is_finished
+    left = B.member(version=1, last_step=0, algorithm=pack(Stated(has_ended=has_ended)))
+    journal = [A.bundle(0), B.bundle(0)]
+    again = started(window="bounded", steps=1, journal=journal, members=[node.membership.get(A.id), left], now=100.0)
+    assert (again.phase is Phase.FINISHED) is has_ended
+    if not has_ended:
+        assert waiting_for(again) == ["bob"]
+        assert not agree(again, now=159.0).is_finished
+        assert tick(again, 161.0).is_finished
+
+
 def test_who_leaves_with_nothing_to_measure_any_more_has_not_ended():
     node = finishing()
     node.leave(1.0)

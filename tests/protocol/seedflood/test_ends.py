@@ -13,7 +13,7 @@ from seedflood.protocol.seedflood.messages import Bundle, Equivocation, Updates,
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import CutOff, Pulled, Rebuild
 from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.roster import Cut, Entry, Roster
 from simulation.seedflood.journal import is_cut
@@ -39,9 +39,9 @@ class Desk:
 
     def __init__(self, steps=(), roster=FROZEN):
         self.journal = {C.bundle(step) for step in steps}
-        gate = Gate(verify, OPERATOR, "", signed(roster))
+        access = AccessList(verify, OPERATOR, "", signed(roster))
         rules = make_rules(clients=3, steps=STEPS, window="bounded")
-        self.node = Node(rules, Member(A.public_key, A.name, 1), A.sign, verify, gate=gate)
+        self.node = Node(rules, Member(A.public_key, A.name, 1), A.sign, verify, access=access)
         self.node.start(sorted(self.journal), [], 0.0)
         self.node.connected(B.id, B.hello(), 0.0)
         self.node.answer(Pulled(B.id), 0.0)
@@ -146,9 +146,9 @@ def test_holes_of_a_cut_and_of_a_proof_add_up_whichever_comes_first(held, kept, 
 
 def test_a_proof_is_known_after_a_restart_and_told_to_who_links_then():
     node = linked(B, C)
-    node.inquiry.contradicted(B.id, C.bundle(3, scalar=1), C.bundle(4, skipped=2))
+    node.equivocation.contradicted(B.id, C.bundle(3, scalar=1), C.bundle(4, skipped=2))
     (record,) = node.collect().records
-    again = Ends(node.rules, node.gate, node.seedflood.holdings, node._presence, node._outbox)
+    again = Ends(node.rules, node.access, node.seedflood.holdings, node._presence, node._outbox)
     again.recall(dict([record]))
     assert again.proofs == node.ends.proofs
 

@@ -189,9 +189,9 @@ def test_a_new_neighbour_is_told_our_last_digest():
 
 def test_whoever_pulls_from_us_is_told_what_our_last_digest_stands_for():
     node = linked(B)
-    assert node.watch.standing is None
+    assert node.divergence.standing is None
     agree(node, B)
-    assert node.watch.standing == standing()
+    assert node.divergence.standing == standing()
 
 
 def test_digests_are_taken_at_the_same_rounds_everywhere():

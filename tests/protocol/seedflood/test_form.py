@@ -12,7 +12,7 @@ from seedflood.protocol.seedflood.messages import SCALAR_MAX
 from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, PAIRS, Coefficients, Pairs, Sparse
 from seedflood.protocol.swarm.messages import FORM_BYTES_MAX
 
-tellings = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
+compressions = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
     Coefficients,
     st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=20).map(tuple),
     st.integers(0, 64),
@@ -20,7 +20,7 @@ tellings = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
     st.just(NOTHING) | st.builds(Sparse, st.integers(1, 99), st.integers(99, NO_ROW - 1), st.integers(1, 99)),
 )
 forms = st.integers(0, 1 << 40).flatmap(
-    lambda size: st.builds(Form, st.just(size), st.integers(0, size), tellings, st.none() | st.integers(1, 2**63))
+    lambda size: st.builds(Form, st.just(size), st.integers(0, size), compressions, st.none() | st.integers(1, 2**63))
 )
 
 

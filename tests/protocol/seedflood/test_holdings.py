@@ -365,7 +365,7 @@ def test_a_sum_of_what_is_not_over_here_is_not_looked_for():
 
 def test_no_sum_is_looked_for_while_the_disk_is_full():
     node, _ = holding_a_late_step()
-    node.seedflood.hear_of_disk(is_full=True)
+    node.seedflood.note_disk(is_full=True)
     assert [pull for at in range(2, 40, 2) for pull in tick(node, float(at)).pull] == []
 
 

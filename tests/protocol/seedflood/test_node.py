@@ -22,7 +22,7 @@ from nodes import (
 from origins import A, B, C, D, Origin, epoch, make_rules
 
 from seedflood.errors import PeerError
-from seedflood.protocol.frontier import RANGES_MAX, is_tellable
+from seedflood.protocol.frontier import RANGES_MAX, is_sendable
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS
 from seedflood.protocol.seedflood.holdings import BACK_SECONDS
@@ -388,7 +388,7 @@ def test_a_node_that_fell_behind_moves_on_with_the_others_and_declares_what_it_s
 @pytest.mark.parametrize(("window", "first"), [("strict", 1), ("bounded", 3)])
 def test_a_step_of_ours_that_nobody_has_is_measured_again_where_all_wait_for_it(window, first):
     node = started(clients=2, kept={"is_key_fresh": False}, window=window)
-    past = A.member(incarnation=1, version=9, neighbours=[B], said_before=3)
+    past = A.member(incarnation=1, version=9, neighbours=[B], published_before=3)
     node.connected(B.id, B.hello([A.held(1, (2, 2)), B.held(1)], [past]), 0.0)
     answer_pull(node, B, Updates((A.bundle(0), A.bundle(2), B.bundle(0))))
     out = tick(node, 2 * PATIENCE.start_seconds + SETTLE_SECONDS + PATIENCE.redial_seconds)
@@ -400,7 +400,7 @@ def test_a_step_of_ours_that_nobody_has_is_measured_again_where_all_wait_for_it(
 def test_of_steps_from_before_it_took_part_none_is_measured_again():
     rules = {"clients": 2, "steps": 100, "delay": 2}
     node = started(kept={"is_key_fresh": False}, **rules)
-    past = A.member(incarnation=1, version=9, neighbours=[B], first_step=50, said_before=52)
+    past = A.member(incarnation=1, version=9, neighbours=[B], first_step=50, published_before=52)
     node.connected(B.id, B.hello([A.held(0, (51, 51)), B.held(52)], [past]), 0.0)
     answer_pull(node, B, Updates((A.bundle(51), *(B.bundle(step) for step in range(52)))))
     out = tick(node, 2 * PATIENCE.start_seconds + SETTLE_SECONDS + PATIENCE.redial_seconds)
@@ -610,9 +610,9 @@ def test_a_node_with_more_ranges_than_a_peer_accepts_tells_the_first_of_them():
     sums = [epoch(number, B.held(0, (2 * number, 2 * number))) for number in range(1, 3000, 2)]
     node = started(refresh_period=2, steps=10_000, members=[B.member()], kept={"closed": sums})
     assert len(node.frontier.held()[0].beyond) > RANGES_MAX
-    assert is_tellable(node.hello().frontier)
+    assert is_sendable(node.hello().frontier)
     node.connected(B.id, B.hello([B.held(10)]), 0.0)
-    assert all(is_tellable(frontier) for _, frontier in node.collect().pull)
+    assert all(is_sendable(frontier) for _, frontier in node.collect().pull)
 
 
 def test_a_message_of_another_way_of_training_is_refused():

@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from origins import Origin, make_rules, pack_sum
 
 from disks import Disk
+from seedflood.host.backlog import Backlog
 from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
@@ -117,7 +118,9 @@ class NodesTogether(RuleBasedStateMachine):
         members = list(host.members.values())
         settled, waiting, closed = take_stock(host.disk, members, host.origin.id, self.rules, waiting_rounds=1)
         early = joined(settled.values())
-        host.applied.update((u.origin, u.step) for page in pages(host.disk, early, list) for u in page)
+        host.applied.update(
+            (u.origin, u.step) for page in pages(host.disk, Backlog(host.origin.id), early) for u in page
+        )
         host.node = host.origin.node(
             self.rules,
             bundles=waiting,
@@ -177,7 +180,7 @@ class NodesTogether(RuleBasedStateMachine):
 
     def apply(self, host, updates):
         for update in updates:
-            assert self.published[update.origin, update.step] == update.told
+            assert self.published[update.origin, update.step] == update.value
             host.applied[update.origin, update.step] += 1
             assert host.applied[update.origin, update.step] == 1
 
@@ -267,8 +270,8 @@ class NodesTogether(RuleBasedStateMachine):
 
     def answer_pull(self, host, frontier):
         found = [Updates(tuple(one)) if isinstance(one, list) else one for one in host.disk.read_missing(frontier, 1)]
-        standing = [host.node.watch.standing] if host.node.watch.standing is not None else []
-        votes = Votes(tuple(host.node.certificates.told()))
+        standing = [host.node.divergence.standing] if host.node.divergence.standing is not None else []
+        votes = Votes(tuple(host.node.certificates.to_send()))
         return [Members(host.node.membership.all()), votes, *found, *standing, ("pulled",)]
 
     def cut(self, edge):

@@ -4,7 +4,7 @@ from origins import A, B, C, D, E, make_rules
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.rounds import first_round
-from seedflood.protocol.swarm.gate import stand_in
+from seedflood.protocol.swarm.access import stand_in
 from seedflood.protocol.swarm.membership import Membership
 
 OTHERS = (B, C, D, E)

@@ -9,9 +9,9 @@ from origins import A, B, C, D, E, Origin, epoch, make_rules, pretend_signature,
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_TOLD, RETURN_ROUNDS, Certificates
+from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_SENT, RETURN_ROUNDS, Certificates
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, OVERDUE_EPOCHS, Closings
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.roster import Entry, Roster
 
@@ -31,7 +31,7 @@ def roster_of(*hosts, removed=()):
 
 
 def gate_of(*hosts, removed=()):
-    return Gate(verify, OPERATOR, "", roster_of(*hosts, removed=removed))
+    return AccessList(verify, OPERATOR, "", roster_of(*hosts, removed=removed))
 
 
 def closed_run(*hosts, removed=(), window="bounded", members=(), us=A):
@@ -42,7 +42,7 @@ def closed_run(*hosts, removed=(), window="bounded", members=(), us=A):
 
 def open_run(*members, clients=None, steps=100, period=PERIOD, window="strict", us=A):
     rules = make_rules(clients=clients or len(members), refresh_period=period, steps=steps, window=window)
-    return Certificates(rules, Gate(verify), Membership(members), us.id)
+    return Certificates(rules, AccessList(verify), Membership(members), us.id)
 
 
 def found(certificates, *votes):
@@ -85,7 +85,7 @@ class Host:
 
     def meet(self, peer):
         """Hears the votes that the other knows."""
-        for vote in peer.certificates.told():
+        for vote in peer.certificates.to_send():
             if self.certificates.is_news(vote):
                 assert self.certificates.take(vote), "an honest host votes twice"
         self.certificates.review()
@@ -160,17 +160,17 @@ class Epochs:
         self.found = {}
         for key in KEYS:
             rules = make_rules(clients=clients, refresh_period=PERIOD, window="bounded")
-            gate = Gate(verify, OPERATOR, "", self.rosters[0])
-            self.hosts.append((key, gate, Certificates(rules, gate, Membership(), key.id)))
+            access = AccessList(verify, OPERATOR, "", self.rosters[0])
+            self.hosts.append((key, access, Certificates(rules, access, Membership(), key.id)))
 
     def change(self, change):
         self.rosters.append(change(self.rosters[-1]))
 
     def hear_roster(self, host, number):
-        _, gate, _ = self.hosts[host]
+        _, access, _ = self.hosts[host]
         roster = self.rosters[max(-len(self.rosters), min(number, len(self.rosters) - 1))]
-        if roster.serial > gate.roster.serial:
-            gate.adopt(roster)
+        if roster.serial > access.roster.serial:
+            access.adopt(roster)
 
     def vote(self, host, number, total):
         key, _, certificates = self.hosts[host]
@@ -181,18 +181,18 @@ class Epochs:
             self.votes[key.id, number] = vote
 
     def hear_vote(self, host, voter, number):
-        _, gate, certificates = self.hosts[host]
+        _, access, certificates = self.hosts[host]
         vote = self.votes.get((KEYS[voter].id, number))
-        if vote is not None and vote.origin in gate.listed and certificates.is_news(vote):
+        if vote is not None and vote.origin in access.listed and certificates.is_news(vote):
             certificates.take(vote)
         for one, digests in certificates.review():
             self.found.setdefault(one, {}).setdefault(digests, certificates.certificate(one, digests))
 
     def adopt(self, host, number):
-        _, gate, certificates = self.hosts[host]
+        _, access, certificates = self.hosts[host]
         for digests, votes in list(self.found.get(number, {}).items()):
             is_new = certificates.of(number) is None
-            if is_new and all(one.origin in gate.listed for one in votes) and certificates.suffices(number, votes):
+            if is_new and all(one.origin in access.listed for one in votes) and certificates.suffices(number, votes):
                 certificates.note(number, digests, votes)
 
 
@@ -236,7 +236,7 @@ def test_whatever_rosters_hosts_have_heard_of_no_two_sums_of_one_epoch_have_cert
 def following(*rosters, clients, us=A, epochs=(), steps=20):
     """The votes as a host knows them that has the last of these rosters, after certificates of some epochs."""
     rules = make_rules(clients=clients, refresh_period=PERIOD, window="bounded", steps=steps)
-    certificates = Certificates(rules, Gate(verify, OPERATOR, "", rosters[-1]), Membership(), us.id)
+    certificates = Certificates(rules, AccessList(verify, OPERATOR, "", rosters[-1]), Membership(), us.id)
     for number, voters, serial in epochs:
         voted = [one.vote(epoch(number, A.held(2)))._replace(serial=serial) for one in voters]
         assert certificates.suffices(number, voted)
@@ -265,24 +265,24 @@ def test_removed_hosts_count_until_an_epoch_has_a_certificate_without_them():
 
 def test_votes_that_show_a_roster_to_be_over_are_told_as_long_as_the_run_lasts():
     """Who holds the bundles of that epoch, and so asks for no sum of it, could not believe any later one."""
-    last = CERTIFIED_EPOCHS_TOLD + 5
+    last = CERTIFIED_EPOCHS_SENT + 5
     donor, late = (following(FIRST, TWO_LESS, clients=5, us=one, steps=100) for one in (A, C))
     for number in range(last + 1):
         found(donor, *by(2, epoch(number, A.held(2)), *(A, B, C)[: 2 if number else 3]))
-    assert {vote.epoch for vote in donor.told()} == {0, *range(last + 1 - CERTIFIED_EPOCHS_TOLD, last + 1)}
+    assert {vote.epoch for vote in donor.to_send()} == {0, *range(last + 1 - CERTIFIED_EPOCHS_SENT, last + 1)}
     certificate = donor.certificate(last, A.vote(epoch(last, A.held(2))).digests)
     assert not late.suffices(last, certificate)
-    found(late, *donor.told())
+    found(late, *donor.to_send())
     assert late.suffices(last, certificate)
 
 
 def test_who_was_given_the_sum_that_shows_a_roster_to_be_over_tells_its_votes():
     given = following(FIRST, TWO_LESS, clients=5, us=D, epochs=[(0, (A, B, C), 2)])
-    assert {(vote.origin, vote.epoch) for vote in given.told()} == {(one.id, 0) for one in (A, B, C)}
+    assert {(vote.origin, vote.epoch) for vote in given.to_send()} == {(one.id, 0) for one in (A, B, C)}
 
 
 def test_our_vote_that_shows_a_roster_to_be_over_does_not_hide_that_later_ones_are_forgotten():
-    run, last = following(FIRST, TWO_LESS, clients=5, steps=100), CERTIFIED_EPOCHS_TOLD + 5
+    run, last = following(FIRST, TWO_LESS, clients=5, steps=100), CERTIFIED_EPOCHS_SENT + 5
     for number in range(last + 1):
         found(run, *by(2, epoch(number, A.held(2)), *(A, B, C)[: 2 if number else 3]))
     assert run.ours_on(0) is not None
@@ -313,7 +313,7 @@ def test_a_certificate_has_no_more_votes_than_it_takes():
 def test_a_host_votes_on_an_earlier_epoch_by_no_newer_roster_than_on_later_ones():
     run = following(FIRST, clients=5)
     run.take(by(0, epoch(1, A.held(2)), A)[0])
-    run._gate.adopt(TWO_LESS)
+    run._access.adopt(TWO_LESS)
     assert run.serial_for(2) == 2
     assert run.serial_for(0) is None
     run.take(by(2, epoch(3, A.held(2)), A)[0])
@@ -381,7 +381,7 @@ def test_nobody_is_its_own_witness_but_who_is_alone_in_its_run():
 
 
 STATED = st.sampled_from([{}, {"first_step": PERIOD}, {"last_step": 0}, {"last_step": 99}])
-FORGETFUL = {"incarnation": 2, "first_step": STEP_MAX}
+AMNESIC = {"incarnation": 2, "first_step": STEP_MAX}
 """What a host states that has lost its disk. It takes no word back."""
 
 
@@ -390,10 +390,10 @@ FORGETFUL = {"incarnation": 2, "first_step": STEP_MAX}
     st.lists(STATED, min_size=5, max_size=5), st.sets(HOSTS), st.sets(st.sampled_from(ORIGINS)), st.booleans(), HOSTS
 )
 def test_whatever_hosts_stated_a_sum_that_one_has_a_certificate_for_is_believed_by_every_other(
-    stated, forgetful, voters, is_closed, maker
+    stated, amnesic, voters, is_closed, maker
 ):
     members = [origin.member(**one) for origin, one in zip(ORIGINS, stated, strict=True)]
-    members += [ORIGINS[k].member(**FORGETFUL) for k in sorted(forgetful)]
+    members += [ORIGINS[k].member(**AMNESIC) for k in sorted(amnesic)]
 
     def run(us):
         if is_closed:
@@ -454,7 +454,7 @@ def test_the_first_vote_counts_and_two_are_kept_as_proof():
     assert certificates.is_news(B.vote(OTHER))
     assert not certificates.take(B.vote(OTHER))
     assert certificates.doubles == {B.id: (B.vote(ONE), B.vote(OTHER))}
-    assert set(certificates.told()) == {B.vote(ONE), B.vote(OTHER)}
+    assert set(certificates.to_send()) == {B.vote(ONE), B.vote(OTHER)}
     assert not certificates.is_news(B.vote(MORE))
 
 
@@ -464,9 +464,9 @@ def test_votes_on_epochs_that_the_run_does_not_have_are_not_taken():
 
 def test_votes_are_kept_until_their_certificate_is_long_known():
     certificates = open_run(A.member(), B.member())
-    for number in range(CERTIFIED_EPOCHS_TOLD + 5):
+    for number in range(CERTIFIED_EPOCHS_SENT + 5):
         found(certificates, *votes(epoch(number), A, B))
-    assert {vote.epoch for vote in certificates.told()} == set(range(5, CERTIFIED_EPOCHS_TOLD + 5))
+    assert {vote.epoch for vote in certificates.to_send()} == set(range(5, CERTIFIED_EPOCHS_SENT + 5))
     assert not certificates.is_news(B.vote(ONE))
     assert certificates.waiting() == []
 

@@ -8,8 +8,8 @@ from origins import A, B, C, D, E, make_rules
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.window import OpenWindows, is_heard
+from seedflood.protocol.swarm.access import stand_in
 from seedflood.protocol.swarm.delays import BOUND_SECONDS_MAX, HOP_SECONDS_MIN, bound_seconds
-from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
 from seedflood.protocol.swarm.membership import Membership
 
@@ -38,7 +38,7 @@ class OneWindow:
     def hear(self, origin, *held, now=10.0):
         """This is held of the origin now."""
         self.frontier.add_held(held)
-        self.all.hear(origin.id, now)
+        self.all.received(origin.id, now)
 
 
 def make_window(rule, *, heard=(A,), step=0, **more):
@@ -102,7 +102,7 @@ def test_bounded_waits_for_the_others_as_long_as_half_of_the_hosts_took():
 def test_bounded_does_not_wait_for_those_that_usually_come_later_than_that():
     window = of_four(B)
     for origin in (C, D):
-        window.liveness.heard(origin.id, 10.0 + 4.0)
+        window.liveness.seen(origin.id, 10.0 + 4.0)
     assert window.wake_at() == 10.0 + 2.0
     window.hear(C, C.held(1))
     assert window.close_reason(11.9) is None, "news would fly so long"
@@ -110,7 +110,7 @@ def test_bounded_does_not_wait_for_those_that_usually_come_later_than_that():
 
 def test_bounded_waits_for_one_that_is_usually_in_time_beside_one_that_is_not():
     window = of_four(B)
-    window.liveness.heard(C.id, 10.0 + 4.0)
+    window.liveness.seen(C.id, 10.0 + 4.0)
     assert window.wake_at() == 10.0 + 3.0 + 2.0
     window.hear(D, D.held(1))
     assert window.wake_at() == 12.0
@@ -138,6 +138,18 @@ def test_no_bounded_window_closes_before_all_joined_or_patience_ended():
     assert window.close_reason(49.999) is None
     assert window.close_reason(50.0) is not None
     assert window.wake_at() == 50.0
+
+
+def test_a_bounded_run_waits_for_who_left_before_it_began_as_if_it_had_never_come():
+    gone = Membership([A.member(), B.member(last_step=-1)])
+    first = make_window("bounded", membership=gone, clients=2)
+    assert first.close_reason(1000.0) is None
+    assert [word.origin for word in first.all.to_return(first.window)] == [B.id]
+    later = make_window("bounded", membership=gone, clients=2, step=1)
+    assert later.close_reason(1000.0) is not None
+    with_most = make_window("bounded", membership=gone, clients=3, heard=(A, C))
+    assert with_most.close_reason(1000.0) is None  # two of three have still to come
+    assert make_window("strict", membership=gone, clients=2).close_reason(10.0) is not None  # all agree on who left
 
 
 def test_strict_waits_for_ever_for_those_that_never_joined():

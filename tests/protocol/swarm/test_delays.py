@@ -65,26 +65,26 @@ def test_only_the_answer_to_the_last_ping_is_believed_and_only_once():
     ],
 )
 def test_a_statement_says_the_power_of_two_above(hop_seconds, milliseconds):
-    assert measured(2 * hop_seconds).milliseconds_to_say(0) == milliseconds
+    assert measured(2 * hop_seconds).milliseconds_to_state(0) == milliseconds
 
 
 @pytest.mark.parametrize(
     ("said", "says"), [(0, 128), (64, 128), (127, 128), (128, 128), (256, 256), (511, 511), (512, 128), (8192, 128)]
 )
 def test_it_is_said_again_only_when_it_has_doubled_or_fallen_to_a_quarter(said, says):
-    assert measured(0.2).milliseconds_to_say(said) == says
+    assert measured(0.2).milliseconds_to_state(said) == says
 
 
 @pytest.mark.parametrize("said", [0, 128])
 def test_what_a_past_life_measured_stands_until_something_is_measured(said):
-    assert HopDelays().milliseconds_to_say(said) == said
+    assert HopDelays().milliseconds_to_state(said) == said
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.integers(0, 2 * HOP_MILLISECONDS_MAX))
 def test_what_was_just_said_stands(round_trips, said):
     delays = measured(*round_trips)
-    now_said = delays.milliseconds_to_say(said)
-    assert delays.milliseconds_to_say(now_said) == now_said
+    now_said = delays.milliseconds_to_state(said)
+    assert delays.milliseconds_to_state(now_said) == now_said
 
 
 def test_hops_are_shown_as_they_were_measured():

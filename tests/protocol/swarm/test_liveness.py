@@ -12,7 +12,7 @@ def late_by(liveness, origin, *delays, start=0.0):
     """Windows that wait for the origin, which comes so late in each."""
     for delay in delays:
         liveness.opened([origin.id], {origin.id}, start)
-        liveness.heard(origin.id, start + delay)
+        liveness.seen(origin.id, start + delay)
         start += 100.0
     return liveness
 
@@ -42,9 +42,9 @@ def test_a_suspect_that_speaks_is_one_no_longer_and_that_is_news():
     liveness = Liveness()
     liveness.opened([B.id], {B.id}, 0.0)
     liveness.review(100.0, lambda: BOUND)
-    assert liveness.heard(B.id, 100.0)
+    assert liveness.seen(B.id, 100.0)
     assert liveness.suspects == set()
-    assert not liveness.heard(B.id, 101.0)
+    assert not liveness.seen(B.id, 101.0)
     assert liveness.review(1e9, lambda: BOUND) == []
 
 
@@ -53,7 +53,7 @@ def test_a_death_counts_as_long_as_it_took_to_be_noticed():
     late_by(late, B, late.suspicion_seconds(B.id, BOUND), start=5000.0)
     liveness.opened([B.id], {B.id}, 5000.0)
     liveness.review(6000.0, lambda: BOUND)
-    liveness.heard(B.id, 6000.0)
+    liveness.seen(B.id, 6000.0)
     assert liveness.suspicion_seconds(B.id, BOUND) == late.suspicion_seconds(B.id, BOUND)
 
 
@@ -64,7 +64,7 @@ def test_an_origin_that_is_slow_from_the_first_step_on_is_not_suspected_for_ever
         liveness.opened([B.id], {B.id}, float(start))
         times = (start + tenths / 10 for tenths in range(80))
         suspected.append(any(liveness.review(now, lambda: BOUND) for now in times))
-        liveness.heard(B.id, start + 8.0)
+        liveness.seen(B.id, start + 8.0)
     assert suspected[0]
     assert not any(suspected[4:])
     assert liveness.lateness(B.id) > 4.0

@@ -43,7 +43,7 @@ def test_a_statement_that_does_not_speak_of_steps_takes_nothing_back():
     for statements in ((spoken, silent), (silent, spoken)):
         membership = Membership(statements)
         assert (membership.get(A.id), membership.spoken(A.id)) == (silent, spoken)
-        assert set(membership.told()) == {spoken, silent}
+        assert set(membership.to_send()) == {spoken, silent}
         assert (membership.taking_part, membership.is_expected(A.id, 5)) == (1, True)
 
 

@@ -57,8 +57,8 @@ def test_nothing_is_queued_for_a_neighbour_that_is_gone():
 def test_what_a_neighbour_tells_us_it_is_not_told():
     neighbours = linked(B, C)
     neighbours.spread(D.member(version=2))
-    neighbours.hear(B.id, D.member(version=1))
-    neighbours.hear(C.id, D.member(version=2))
+    neighbours.receive(B.id, D.member(version=1))
+    neighbours.receive(C.id, D.member(version=2))
     assert queued(neighbours) == {B.id: Members((D.member(version=2),))}
 
 
@@ -96,5 +96,5 @@ def test_news_is_gathered_for_all_but_those_who_have_told_it():
     neighbours = linked(B, C, D)
     neighbours.gather([1, 2], source=B.id)
     neighbours.gather([2, 3])
-    neighbours.hear_gathered(C.id, [2, 9])
+    neighbours.receive_gathered(C.id, [2, 9])
     assert [neighbours.take_gathered(peer.id) for peer in (B, C, D, B)] == [[2, 3], [1, 3], [1, 2, 3], []]

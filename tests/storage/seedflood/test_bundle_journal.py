@@ -16,7 +16,7 @@ from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.messages import BATCH_BYTES, Bundle, ClosedEpoch, payload_bytes
-from seedflood.storage.seedflood.tables import LOOKS_MAX, PAGE_STRANDS, Bundles
+from seedflood.storage.seedflood.tables import LOOKS_MAX, PAGE_SEGMENTS, Bundles
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 
@@ -243,9 +243,9 @@ def test_a_frontier_of_many_ranges_costs_a_look_per_page_not_one_per_range(tmp_p
 
 
 def test_who_looks_in_vain_for_long_is_let_go_now_and_then(tmp_path: Path) -> None:
-    steps = range(0, 2 * (2 * LOOKS_MAX * PAGE_STRANDS + 1), 2)
+    steps = range(0, 2 * (2 * LOOKS_MAX * PAGE_SEGMENTS + 1), 2)
     with open_journal(tmp_path) as journal:
-        journal.append([bundle(1, step) for step in steps], durable=False)  # each is a strand of its own
+        journal.append([bundle(1, step) for step in steps], durable=False)  # each is a segment of its own
         asked = [Held(1, 1, tuple((step, step) for step in steps[1:]))]
         assert list(journal.read_missing(asked)) == [[], []]
 

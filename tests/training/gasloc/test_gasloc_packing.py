@@ -8,7 +8,6 @@ from seedflood.errors import DataError
 from seedflood.training.encoding import TextEncoder
 from seedflood.training.formats import CompletionFormat, TextFormat
 from seedflood.training.gasloc.packing import PackedTask, pack, pack_marked, pack_task, text_batch
-from seedflood.training.marking import CompletionEncoder
 from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import rows_in_memory
 from seedflood.training.tasks import load_task
@@ -125,7 +124,7 @@ def test_a_run_s_texts_are_packed_by_shards(tmp_path):
 
 def test_of_prompts_with_completions_the_answers_count_alone():
     texts = rows_in_memory([{"prompt": "a b", "completion": " c d"}, {"prompt": "e", "completion": " good"}], "rows")
-    encoder = CompletionEncoder(tokenizer(eos_token="[bos]"), CompletionFormat(), 8)
+    encoder = TextEncoder(tokenizer(eos_token="[bos]"), CompletionFormat(), 8)
     batch = text_batch(pack_marked(texts, encoder))
     learned = [word if trained else word.upper() for word, trained in marked_words(batch)]
     assert learned == ["A", "B", "c", "d", "[bos]", "E", "good", "[bos]"]

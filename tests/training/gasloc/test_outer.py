@@ -201,7 +201,7 @@ def test_a_closing_round_has_no_momentum():
     value_F = torch.arange(16, dtype=torch.float32)
     outer = Outer(value_F, OuterSettings(gamma=0.5, encoding="uint8"))
     value_F += 2
-    assert outer.propose("float32").told(0).tolist() == value_F.tolist()
+    assert outer.propose("float32").sent(0).tolist() == value_F.tolist()
     outer.mix([], has_momentum=False)
     assert torch.equal(value_F, torch.arange(16) + 2.0)
 
@@ -209,7 +209,7 @@ def test_a_closing_round_has_no_momentum():
 def test_replaced_parameters_are_exactly_those_of_the_other_host():
     value_F, other_F = tensors(random_WF(2, NUMBERS, 1))
     outer = Outer(value_F, OuterSettings(eta=0.5, gamma=0.5))
-    outer.replace(arrived(Outer(other_F, PLAIN).propose()).told)
+    outer.replace(arrived(Outer(other_F, PLAIN).propose()).sent)
     assert torch.equal(value_F, other_F)
     assert torch.equal(outer.anchor_F, other_F)
 

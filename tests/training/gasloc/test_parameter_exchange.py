@@ -26,7 +26,7 @@ def test_what_arrives_is_what_was_told(name):
     offer = Outgoing(some_values(), name, residual(name))
     arrival = arrived(offer)
     for index in range(len(offer.pieces)):
-        assert torch.equal(arrival.told(index), offer.told(index))
+        assert torch.equal(arrival.sent(index), offer.sent(index))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,7 +47,7 @@ def test_an_arrival_may_lie_in_a_file(tmp_path, name):
     buffer = numpy.memmap(tmp_path / "arrival", dtype=numpy.uint8, mode="r+")
     arrival = Arrival(offer.numbers, name, buffer, offer.digest)
     arrival.check()
-    assert torch.equal(arrival.told(1), offer.told(1))
+    assert torch.equal(arrival.sent(1), offer.sent(1))
 
 
 def test_what_was_not_offered_does_not_pass_its_check():
@@ -62,7 +62,7 @@ def test_a_difference_is_ours_less_theirs_as_they_travelled():
     ours, theirs = Outgoing(some_values(1), "uint8"), Outgoing(some_values(2), "uint8")
     difference = Difference(ours, arrived(theirs))
     for index in range(2):
-        assert torch.equal(difference.piece(index), ours.told(index) - theirs.told(index))
+        assert torch.equal(difference.piece(index), ours.sent(index) - theirs.sent(index))
 
 
 def test_exact_numbers_in_host_memory_are_not_copied():
@@ -89,10 +89,10 @@ def test_errors_do_not_pile_up_but_come_back(name):
     for _ in range(rounds):
         offer = Outgoing(values_F, name, left_F)
         for index, part in enumerate(offer.pieces):
-            told_N = offer.told(index)
+            told_N = offer.sent(index)
             total_F[part] += told_N
             offer.settle(index, told_N)
-    once = torch.cat([Outgoing(values_F, name).told(index) for index in range(2)])
+    once = torch.cat([Outgoing(values_F, name).sent(index) for index in range(2)])
     first_error = (once - values_F).abs().max()
     assert (total_F / rounds - values_F).abs().max() < first_error / 20
 
@@ -101,7 +101,7 @@ def test_errors_do_not_pile_up_but_come_back(name):
 def test_an_offer_says_the_same_until_it_is_taken(name):
     offer = Outgoing(some_values(), name, residual(name))
     digest, payload = offer.digest, sent(offer)
-    offer.told(0)
+    offer.sent(0)
     assert numpy.array_equal(sent(offer), payload)
     assert Outgoing(some_values(), name, residual(name)).digest == digest
 

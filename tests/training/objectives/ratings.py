@@ -1,7 +1,7 @@
 """An objective that the package does not know: which number is right for a text. CONTRIBUTING's path, in one file.
 
-The number is the difference of the logits of two words. In here is what an objective may bring: a format, an example, a
-batch, an encoder and the measurement.
+The number is the difference of the logits of two words. In here is what an objective may bring: a format, a batch, an
+encoder and the measurement.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from seedflood.training.causal import CausalModel
-from seedflood.training.encoding import PlainEncoder
+from seedflood.training.encoding import Encoder
 from seedflood.training.formats import TemplateFormat
 from seedflood.training.objectives.batches import Batch, pad
-from seedflood.training.objectives.objective import Example, Objective, Score
+from seedflood.training.objectives.example import Example, Rendered
+from seedflood.training.objectives.objective import Objective, Score
 from seedflood.training.rows import Row
 
 
@@ -24,15 +25,12 @@ class RatingFormat(TemplateFormat):
     words: tuple[str, str]
     number_column: str = "number"
 
-    def check(self, row: Row) -> None:
-        TemplateFormat.check(self, row)
-        if not isinstance(row.columns.get(self.number_column), int | float):
+    def render(self, row: Row) -> Rendered:
+        text = self.stripped(row)
+        number = row.columns.get(self.number_column)
+        if not isinstance(number, int | float):
             raise row.error(f'no number in column "{self.number_column}": correct the row.')
-
-
-@dataclass(frozen=True, slots=True)
-class RatedExample(Example):
-    number: float = 0.0
+        return Rendered(text, (), columns={"number": number})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Rating(Objective):
 
     def collate(self, examples: Sequence[Example], pad_token: int) -> RatedBatch:
         tokens_BT, lengths_B = pad([example.tokens for example in examples], pad_token)
-        numbers = [example.number for example in examples if isinstance(example, RatedExample)]
+        numbers = [float(example.source.columns["number"]) for example in examples]
         return RatedBatch(tokens_BT, lengths_B, torch.tensor(numbers, dtype=torch.float32))
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
@@ -68,15 +66,9 @@ class Rating(Objective):
         return Score(sums, torch.full_like(sums["within_one"], len(row_B) // variants), "error")
 
 
-class RatingEncoder(PlainEncoder):
+class RatingEncoder(Encoder):
+    form: RatingFormat
+
     def __init__(self, tokenizer: Any, form: RatingFormat, length_max: int) -> None:
         super().__init__(tokenizer, form, length_max)
-        self._column = form.number_column
-        words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in form.words]
-        self.objective = Rating(words)
-
-    def _example(self, tokens: list[int], row: Row) -> RatedExample:
-        return RatedExample(tuple(tokens[-self.length_max :]), number=float(row.columns[self._column]))
-
-    def _shorten(self, tokens: list[int]) -> list[int]:
-        return tokens[-self.length_max :]
+        self.objective = Rating([tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in form.words])

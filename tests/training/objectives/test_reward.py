@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reference import VOCABULARY, tiny_base, tiny_replica
 
 from seedflood.training.objectives.batches import TextBatch, pad
+from seedflood.training.objectives.example import Example, Rendered
 from seedflood.training.objectives.language_modelling import measure_tokens
 from seedflood.training.objectives.reward import (
     CLIP,
@@ -17,7 +18,6 @@ from seedflood.training.objectives.reward import (
     RATIO_MAX,
     SHOWN_MAX,
     EarlyBatch,
-    PromptExample,
     Reward,
     Writer,
     WrittenBatch,
@@ -28,7 +28,13 @@ from seedflood.training.objectives.reward import (
 from seedflood.training.seedflood.rewarded import measure_rewarded
 
 GROUP, TOKENS_MAX = 4, 3
-EXAMPLES = [PromptExample(tuple(range(2, 4 + k)), prompt=f"prompt {k}", columns={"k": k}) for k in range(3)]
+
+
+def example_of(tokens, prompt, columns=None):
+    return Example(tokens, source=Rendered(prompt, (), columns=columns or {}))
+
+
+EXAMPLES = [example_of(tuple(range(2, 4 + k)), f"prompt {k}", {"k": k}) for k in range(3)]
 rewards = st.lists(st.floats(0, 1), min_size=2, max_size=16)
 
 
@@ -112,7 +118,7 @@ def test_validation_draws_the_same_texts_every_time_and_counts_what_is_missing()
     assert figures["perplexity"] == pytest.approx(math.exp(sum(lost) / len(lost)), rel=1e-5)
     assert figures["loss"] == pytest.approx(1 - figures["reward"])
     assert first.minimised == "loss"
-    short = objective.collate([PromptExample((2,), prompt="one token", columns={})], 0)
+    short = objective.collate([example_of((2,), "one token")], 0)
     assert objective.figures(objective.measure(model, short))["perplexity"] == 1, "there is nothing to predict"
 
 
@@ -135,7 +141,7 @@ def test_few_rows_are_evaluated_by_several_texts_each_of_which_the_first_is_alwa
 
 def test_the_best_and_the_worst_text_are_shown_and_neither_is_long():
     texts = {0: "a" * 999, 1: "b"}
-    example = PromptExample((2, 3), prompt="p" * 999, columns={})
+    example = example_of((2, 3), "p" * 999)
     writer = Writer(lambda tokens: texts[tokens[0] % 2], (), 0, 16, 1, 1.0)
     objective = Reward(lambda prompt, text, columns: float(text == "b"), writer)
     written = objective.write(tiny_base().causal, objective.collate([example], 0), range(16))

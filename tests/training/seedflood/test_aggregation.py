@@ -10,9 +10,11 @@ from reference import assert_weights_close, distinct_parameters, permuted, root,
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import LOSS_BYTES, Update
 from seedflood.protocol.seedflood.payload import encode_loss
+from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.control import HALVINGS_MAX
-from seedflood.training.seedflood.telling import quantise
-from simulation.seedflood.telling import decode_coefficients
+from simulation.seedflood.compression import decode_coefficients
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 STEPS, CLIENTS = 24, 2
 """Of an epoch of ten steps each."""
@@ -22,14 +24,15 @@ def payload_updates(replica, *, steps=STEPS, clients=CLIENTS, seed=0, loss=0.0):
     rng = numpy.random.default_rng(seed)
     size = replica.subspace.size
     return [
-        Update(origin, step, quantise(replica.telling, rng.normal(size=size), loss)[0])
+        Update(origin, step, quantise(replica.compression, rng.normal(size=size), loss)[0])
         for step in range(steps)
         for origin in range(clients)
     ]
 
 
 def a_replica(**changes):
-    return tiny_replica(**{"estimate": "gradient", "learning_rate": 1e-3, "steps": STEPS + 6, **changes})
+    settings = {"window": "strict", "estimate": "gradient", "learning_rate": 1e-3, "steps": STEPS + 6}
+    return tiny_replica(**(settings | changes))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +105,7 @@ def dense_weights(replica, updates):
     for epoch in range(3):
         first = second = torch.zeros(subspace.size, dtype=torch.float64)
         for count, step in enumerate(range(10 * epoch, min(10 * epoch + 10, STEPS)), 1):
-            told = [decode_coefficients(replica.telling, one.told) for one in updates if one.step == step]
+            told = [decode_coefficients(replica.compression, one.value) for one in updates if one.step == step]
             gradient_F = torch.tensor(told, dtype=torch.float64).sum(dim=0) * 2.0**-22 / CLIENTS
             lr = rate * root(step)
             first, second = 0.9 * first + 0.1 * gradient_F, 0.999 * second + 0.001 * gradient_F**2
@@ -160,7 +163,7 @@ def test_nothing_is_kept_of_steps_that_all_clients_told_of():
     for update in payload_updates(replica):
         replica.apply([update])
     for steps in replica._aggregation._epochs.values():
-        assert not steps.told
+        assert not steps.updates
 
 
 def test_a_journal_may_give_many_epochs_of_one_origin_before_those_of_the_next():
@@ -179,7 +182,7 @@ def told_losses(replica, means, *, steps_each=10):
     """Epochs with these mean losses."""
     drawn, noise = numpy.random.default_rng(3), numpy.random.default_rng(4)
     return [
-        Update(origin, step, quantise(replica.telling, drawn.normal(size=replica.subspace.size), loss)[0])
+        Update(origin, step, quantise(replica.compression, drawn.normal(size=replica.subspace.size), loss)[0])
         for step in range(steps_each * len(means))
         for origin in range(CLIENTS)
         for loss in [means[step // steps_each] * (1 + 0.05 * noise.uniform(-1, 1))]
@@ -286,11 +289,12 @@ def test_the_replay_of_a_long_journal_computes_each_epoch_a_few_times_only():
 
 def test_in_a_turn_in_which_one_took_the_place_of_another_updates_count_in_whatever_order_they_come():
     """Then more origins tell of it than there are clients. The pairs are steps and origins; turns have three steps."""
-    run = {"learning_rate": 1e-3, "steps": 48, "refresh_period": 12, "clients": 3, "participants": 1}
+    run = {"learning_rate": 1e-3, "steps": 48, "refresh_period": 12, "clients": 3}
+    run |= {"window": "strict", "participants": 1}
     live, replayed = (tiny_replica(estimate="gradient", **run) for _ in range(2))
     drawn = numpy.random.default_rng(0)
     updates = [
-        Update(origin, step, quantise(live.telling, drawn.normal(size=live.subspace.size), 1.0)[0])
+        Update(origin, step, quantise(live.compression, drawn.normal(size=live.subspace.size), 1.0)[0])
         for step, origin in [(0, 0), (0, 3), (1, 1), (2, 2), (3, 1), (4, 3), (5, 2), (6, 1), (8, 2), (7, 3)]
     ]
     for update in updates:

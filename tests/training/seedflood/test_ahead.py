@@ -12,9 +12,11 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.objectives.reward import Written
 from seedflood.training.seedflood import trainer as module
+from seedflood.training.seedflood.compression import decode_coefficients
 from seedflood.training.seedflood.rewarded import Texts, write_texts
-from seedflood.training.seedflood.telling import decode_coefficients
 from seedflood.training.seedflood.trainer import Trainer
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 RUN = {
     "task": "reward",
@@ -83,7 +85,7 @@ def test_early_texts_teach_a_replica_that_has_not_changed_what_new_ones_teach(ma
     for trainer in (early, new):
         told = trainer.measure(1, 0, 1).probes
         trainer.replica.apply([Update(1, 0, *told)])
-        slopes.append(torch.from_numpy(decode_coefficients(trainer.telling, *told)).double())
+        slopes.append(torch.from_numpy(decode_coefficients(trainer.compression, *told)).double())
     assert float(torch.nn.functional.cosine_similarity(*slopes, dim=0)) > 0.98
 
 

@@ -1,7 +1,6 @@
 """What the coefficients of epochs are does not depend on where they are: in memory or in the file."""
 
 import errno
-import gc
 
 import pytest
 import torch
@@ -10,11 +9,12 @@ from hypothesis import strategies as st
 from reference import some_updates, tiny_base, tiny_settings
 
 from seedflood.errors import JournalError
-from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood import shelf
 from seedflood.training.seedflood.coefficients import KEPT_EPOCHS, EpochCoefficients
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.subspace import Slot, Subspace
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 SUBSPACE = Subspace([Slot("w", (5, 3)), Slot("b", (5,))], run_seed=1, rank=3)
 MANY = KEPT_EPOCHS + 4
@@ -127,22 +127,6 @@ def test_while_the_disk_is_full_everything_stays_in_memory(tmp_path, monkeypatch
 def test_without_a_folder_to_write_to_everything_stays_in_memory(tmp_path):
     coefficients = filled(tmp_path / "nothing")
     assert len(coefficients._kept) == MANY
-
-
-@pytest.mark.long
-def test_the_memory_of_a_replica_does_not_grow_with_the_run(tmp_path):
-    replica = Replica(tiny_base(), tiny_settings(refresh_period=2), tmp_path)
-
-    def train(epochs):
-        for epoch in epochs:
-            replica.open_epoch(epoch)
-            replica.apply([Update(0, 2 * epoch, (epoch, 1 << 20)), Update(1, 2 * epoch + 1, (epoch, 1 << 20))])
-            replica.digest()
-        gc.collect()
-        return sum(one.nbytes for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
-
-    before = train(range(20))
-    assert train(range(20, 60)) == before
 
 
 def test_a_late_update_of_an_epoch_on_the_disk_counts_like_any_other(tmp_path):

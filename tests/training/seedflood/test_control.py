@@ -39,7 +39,7 @@ def heard(losses_by_step, is_ending=False, alone=SIGNIFICANT):
     increments to go back to. The increments of step k are k."""
     control, acts = Control(BEGIN, voters=voters_of(len(losses_by_step[0]))), []
     for step, losses in enumerate(losses_by_step):
-        control = control.hear(dict(enumerate(map(told, losses))), BEGIN + step)
+        control = control.observe(dict(enumerate(map(told, losses))), BEGIN + step)
         control, back = control.judge(LENGTH, alone if is_ending and step == len(losses_by_step) - 1 else None)
         if back is not None:
             acts.append((step, back.tolist()))
@@ -73,7 +73,7 @@ def test_nobody_goes_back_to_a_state_soon_after_the_beginning_but_to_the_beginni
 def test_blocks_grow_with_the_steps_before_them():
     control, ends = Control(BEGIN), []
     for step in range(200):
-        control, _ = control.hear({1: 1, 2: 1}, BEGIN).judge(length=16)
+        control, _ = control.observe({1: 1, 2: 1}, BEGIN).judge(length=16)
         if control.steps == 0:
             ends.append(step + 1)
     lengths = [1, *(later - earlier for earlier, later in pairwise(ends))]
@@ -133,7 +133,7 @@ def test_after_an_epoch_that_others_told_of_the_best_is_looked_for_anew():
     def after(past, epoch, origins):
         control = Control(BEGIN, voters=3)
         for _ in range(20):
-            control = control.hear(dict.fromkeys(origins, told(0.5)), BEGIN)
+            control = control.observe(dict.fromkeys(origins, told(0.5)), BEGIN)
         return past.after(epoch, control, 1)
 
     past = after(Past(), 0, (1, 2, 3))
@@ -145,7 +145,7 @@ def windows(course, clients, absent):
     control, acts = Control(BEGIN, voters=voters_of(clients)), []
     for step, losses in enumerate(course):
         there = {origin: told(loss) for origin, loss in enumerate(losses) if origin not in absent(step)}
-        control, back = control.hear(there, BEGIN).judge(LENGTH)
+        control, back = control.observe(there, BEGIN).judge(LENGTH)
         acts += [] if back is None else [step]
     return acts
 
@@ -203,7 +203,7 @@ def test_who_measures_first_in_every_epoch_decides_nothing_alone(voters):
     for step in range(90):
         teller = {0: [0], 1: [1, 2], 2: [3, 4, 5]}[step % turn]
         losses = {origin: told(31.0 if origin == 0 and step else 1 / (1 + step)) for origin in teller}
-        control, back = control.hear(losses, BEGIN).judge(LENGTH, None, LENGTH, is_turn_over=(step + 1) % turn == 0)
+        control, back = control.observe(losses, BEGIN).judge(LENGTH, None, LENGTH, is_turn_over=(step + 1) % turn == 0)
         assert back is None
         if control.steps == 0:
             blocks_over += 1
@@ -277,7 +277,7 @@ def test_an_origin_is_compared_with_itself_alone():
     control = Control(BEGIN)
     for step, losses in enumerate(course):
         there = losses if step < 6 * LENGTH else {origin: losses[origin] for origin in (2, 3)}
-        control, back = control.hear(there, BEGIN + step).judge(LENGTH)
+        control, back = control.observe(there, BEGIN + step).judge(LENGTH)
         assert back is None
 
 
@@ -356,7 +356,7 @@ def epochs(*courses, stop_epochs=None):
     for epoch, losses_by_step in enumerate(courses):
         control = Control(BEGIN, past.halvings, voters=voters_of(len(courses[0][0])))
         for losses in losses_by_step:
-            control = control.hear(dict(enumerate(map(told, losses))), BEGIN)
+            control = control.observe(dict(enumerate(map(told, losses))), BEGIN)
         past = past.after(epoch, control, stop_epochs)
         left.append(past)
     return left
@@ -457,5 +457,5 @@ def test_senseless_numbers_of_a_sum_stop_nothing(listed):
     past = Past.read(listed)
     assert past.halvings >= 0
     assert past.best >= -1
-    control = Control(BEGIN).hear(dict.fromkeys(past.losses, 5), BEGIN)
+    control = Control(BEGIN).observe(dict.fromkeys(past.losses, 5), BEGIN)
     assert past.after(3, control).best in (past.best, 3)

@@ -9,10 +9,10 @@ from seedflood.protocol.frontier import Held
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates
 from seedflood.training.models import distinct_parameters
 from seedflood.training.seedflood.aggregation import make_aggregation
+from seedflood.training.seedflood.compression import compression_of, quantise
 from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.subspace import Slot, Subspace
-from seedflood.training.seedflood.telling import quantise, telling_of
 from seedflood.transport import codec
 from seedflood.transport.answer import cut
 
@@ -31,16 +31,16 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
     settings = run.seedflood
     assert (settings.rank, settings.refresh_period) == (16, 100)
     subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=past_size(run.clients), by_rows=True)
-    telling = telling_of(settings, subspace)
+    compression = compression_of(settings, subspace)
     rng = numpy.random.default_rng(1)
     updates = [
-        Update(origin, step, quantise(telling, rng.normal(size=subspace.size) * 10.0 ** rng.integers(-3, 2))[0])
+        Update(origin, step, quantise(compression, rng.normal(size=subspace.size) * 10.0 ** rng.integers(-3, 2))[0])
         for step in range(settings.refresh_period)
         for origin in ORIGINS
     ]
-    bundles = [Bundle(one.origin, one.step, (one.told,), signature=rng.bytes(64)) for one in updates]
+    bundles = [Bundle(one.origin, one.step, (one.value,), signature=rng.bytes(64)) for one in updates]
     aggregation = make_aggregation(
-        run, subspace, telling, default_learning_rate(settings, [slot.shape for slot in slots]), None
+        run, subspace, compression, default_learning_rate(settings, [slot.shape for slot in slots]), None
     )
     sum_E = aggregation.changed(0, subspace.zeros(), updates, Past())
     closed = ClosedEpoch(0, tuple(Held(origin, settings.refresh_period) for origin in ORIGINS), subspace.pack(sum_E))

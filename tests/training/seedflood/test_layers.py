@@ -1,3 +1,5 @@
+from contextlib import contextmanager
+
 import pytest
 import torch
 from reference import (
@@ -10,14 +12,20 @@ from reference import (
     tiny_batch,
     tiny_model,
     tiny_replica,
+    tiny_settings,
+    tiny_tokenizer,
 )
 from torch import nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from seedflood.errors import ModelError
+from seedflood.training.models import prepare_model
 from seedflood.training.seedflood.estimate import two_sided
 from seedflood.training.seedflood.layers import Probe, attach
+from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.subspace import Moves
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
 
@@ -83,11 +91,9 @@ def test_every_parameter_is_a_slot_once(family, tied):
 
 
 def test_increments_survive_half_precision():
-    replica = tiny_replica("opt")
+    replica = Replica(prepare_model(tiny_model("opt"), tiny_tokenizer(), dtype="bfloat16"), tiny_settings())
     linear = replica.model.get_decoder().layers[0].fc1
     slot = linear.slots["weight"]
-    linear.to(torch.bfloat16)
-    slot.a.fill_(0)
     x = torch.ones(1, 16, dtype=torch.bfloat16)
     with torch.inference_mode():
         before = linear(x)
@@ -98,6 +104,7 @@ def test_increments_survive_half_precision():
     assert float(error.abs().max()) <= float(after.abs().max()) * 2**-7
 
 
+@contextmanager
 def probe_coordinate(replica, i, j, epsilon=0.5):
     """A two-sided probe along the same coordinate of every slot, for 4 rows of 5 tokens."""
     places = [replica.subspace.places_of(index).start for index in range(len(replica.slots))]
@@ -105,7 +112,9 @@ def probe_coordinate(replica, i, j, epsilon=0.5):
     moves = [i * rank + j if slot.slot.is_matrix else i for slot in replica.slots]
     place_S = torch.tensor(places) + torch.tensor(moves)
     up = Moves(place_S.unsqueeze(0), torch.ones_like(place_S).unsqueeze(0))
-    return replica.live.probing(Probe(two_sided(replica.live.a_PF[0], up, epsilon), rows=4, length=5))
+    a_PF = two_sided(replica.live.a_PF[0], up, epsilon)
+    with replica.live.computing(a_PF), replica.live.probing(Probe(rows=4, length=5)):
+        yield
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 16), (20, 16), (4, 16), (1, 5, 16)])

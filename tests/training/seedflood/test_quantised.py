@@ -27,6 +27,8 @@ from seedflood.training.seedflood.quantised import Quantisation, check_quantisat
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 KINDS = [
     "int8",
     pytest.param("nf4", marks=pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="no nf4")),

@@ -10,6 +10,8 @@ from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Trainer
 from seedflood.training.shards import equal_shares
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 RUN = RunSettings.of(
     model="embedded", task="embedded", clients=3, steps=4, local_steps=2, train_examples=96, batch_size=4
 )
@@ -52,7 +54,7 @@ def test_with_a_delay_a_round_is_measured_before_the_last_ones_are_applied(tmp_p
 
 def test_origins_of_a_rehearsal_have_rows_of_their_own(tmp_path: Path):
     rehearsal = Rehearsal(RUN, equal_shares(NodeSettings(state=tmp_path), RUN.clients))
-    shares = [set(trainer.task.row_indices) for trainer in rehearsal.trainers]
+    shares = [{row.line for row in trainer.task.train_rows} for trainer in rehearsal.trainers]
     assert [len(share) for share in shares] == [32, 32, 32]
     assert len(set.union(*shares)) == 96
 

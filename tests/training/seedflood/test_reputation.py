@@ -9,14 +9,16 @@ from reference import permuted, tiny_replica
 
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood import aggregation
-from seedflood.training.seedflood.reputation import AGREES, FEWEST, MEMORY, Reputation, Reputations
-from seedflood.training.seedflood.telling import (
+from seedflood.training.seedflood.compression import (
     decode_coefficients,
     decode_exponents,
     decode_signs,
     quantise,
     sizes_of,
 )
+from seedflood.training.seedflood.reputation import AGREES, FEWEST, MEMORY, Reputation, Reputations
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
 
 SIZE = 1 << 14
 
@@ -162,7 +164,7 @@ def told_by_four(replica, *, liar=None):
         true_IF = batches(rng, hosts=4, size=len(common_F), common_F=common_F)
         for origin, value_F in enumerate(true_IF):
             told_F = value_F if liar is None or origin < 3 else liar(value_F)
-            updates.append(Update(origin, step, quantise(replica.telling, told_F, 1.0)[0]))
+            updates.append(Update(origin, step, quantise(replica.compression, told_F, 1.0)[0]))
     return updates
 
 
@@ -229,9 +231,9 @@ def test_a_size_beyond_the_median_changes_nothing_more():
 def test_two_hosts_add_up_as_they_are():
     replica = a_replica()
     first, last = (update for update in told_by_four(replica) if update.step == 0 and update.origin in (0, 3))
-    exponents = replica.telling.exponents
-    weak = bytes(max(0, exponent - 9) for exponent in first.told[:exponents]) + first.told[exponents:]
-    assert replica_after([first._replace(told=weak), last]).digest() != replica_after([first, last]).digest()
+    exponents = replica.compression.exponents
+    weak = bytes(max(0, exponent - 9) for exponent in first.value[:exponents]) + first.value[exponents:]
+    assert replica_after([first._replace(value=weak), last]).digest() != replica_after([first, last]).digest()
 
 
 def test_signs_that_are_turned_do_not_stop_what_the_others_learn():
@@ -246,8 +248,8 @@ def test_signs_that_are_turned_do_not_stop_what_the_others_learn():
 
 def test_what_is_told_is_its_signs_times_its_sizes_and_may_have_others():
     replica = a_replica()
-    told = quantise(replica.telling, np_rng(5).normal(size=replica.subspace.size))[0]
-    exponent_K = decode_exponents(replica.telling, told)
-    whole_F = decode_coefficients(replica.telling, told)
-    half_F = decode_signs(replica.telling, told) * sizes_of(replica.telling, exponent_K - 1)
+    told = quantise(replica.compression, np_rng(5).normal(size=replica.subspace.size))[0]
+    exponent_K = decode_exponents(replica.compression, told)
+    whole_F = decode_coefficients(replica.compression, told)
+    half_F = decode_signs(replica.compression, told) * sizes_of(replica.compression, exponent_K - 1)
     assert (2 * half_F == whole_F).all()

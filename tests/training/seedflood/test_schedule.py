@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.config import RunSettings
+from seedflood.training.seedflood.compression import scaled
 from seedflood.training.seedflood.schedule import ONE, ROOT_STEPS, constant, factor_of, root
-from seedflood.training.seedflood.telling import scaled
 
 
 @pytest.mark.parametrize(("step", "factor"), [(0, 65536), (1, 65210), (100, 46340), (300, 32768), (30_000, 3777)])

@@ -13,9 +13,9 @@ from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.models import prepare_model
 from seedflood.training.randomness import normal
 from seedflood.training.seedflood import singular
+from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.singular import singular_vectors
-from seedflood.training.seedflood.telling import quantise
 
 KEY = 5
 COUNT = 3
@@ -120,7 +120,7 @@ def test_hosts_of_different_dtype_have_equal_bases_and_keep_them_when_weights_ar
         replica = Replica(base, tiny_settings(estimate="gradient"))
         made.append(bases(replica))
         size = replica.subspace.size
-        told = [quantise(replica.telling, normal(step, size).numpy())[0] for step in range(10)]
+        told = [quantise(replica.compression, normal(step, size).numpy())[0] for step in range(10)]
         replica.apply([Update(origin, step, told[step]) for origin in (1, 2) for step in range(10)])
         replica.open_epoch(1)
         made.append(bases(replica))

@@ -20,7 +20,7 @@ def make(slots=SLOTS, rank=4, run_seed=1):
 def accumulated(subspace, updates, epoch=0):
     coefficients = subspace.zeros()
     seeds = [probe_seed(1, update.origin, update.step) for update in updates]
-    subspace.accumulate(coefficients, epoch, seeds, [update.told[1] for update in updates])
+    subspace.accumulate(coefficients, epoch, seeds, [update.value[1] for update in updates])
     return coefficients
 
 
@@ -45,7 +45,7 @@ WORDS = Slot("a.words", (300, 7), has_tokens=True)
 def test_a_slot_by_rows_comes_last_and_each_of_its_rows_moves_alone_or_with_those_that_share_its_row_of_a():
     subspace = Subspace([WORDS, *SLOTS], run_seed=1, rank=2, by_rows=True)
     assert subspace.slots[-1] == WORDS
-    assert subspace.sparse == Sparse(told=8, rows=256, columns=2)
+    assert subspace.sparse == Sparse(kept=8, rows=256, columns=2)
     basis = subspace.basis(0, 3)
     flat_F = torch.zeros(subspace.size)
     subspace.part(flat_F, 3)[1, 0] = 1.0

@@ -19,16 +19,19 @@ from reference import (
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.seedflood import subspace as subspace_module
 from seedflood.training.seedflood.adapter import make_adapter
+from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.seedflood.telling import quantise
 
 peft = pytest.importorskip("peft")
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Model has `tie_word_embeddings=True`",
-    "ignore:fan_in_fan_out is set to",
-    "ignore:`is_gradient_checkpointing` is deprecated",
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:Model has `tie_word_embeddings=True`",
+        "ignore:fan_in_fan_out is set to",
+        "ignore:`is_gradient_checkpointing` is deprecated",
+    ),
+    pytest.mark.usefixtures("drawn_once"),
+]
 TOKENS_BT = torch.arange(VOCABULARY).view(4, -1)
 KINDS = [(family, tied) for family in FAMILIES for tied in (True, False)]
 
@@ -43,7 +46,7 @@ def updated(replica):
     """Two epochs, one of them folded."""
     rng = numpy.random.default_rng(1)
     replica.apply(
-        Update(origin, step, quantise(replica.telling, rng.normal(size=replica.subspace.size))[0])
+        Update(origin, step, quantise(replica.compression, rng.normal(size=replica.subspace.size))[0])
         for step in range(12)
         for origin in (1, 2)
     )

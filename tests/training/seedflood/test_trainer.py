@@ -11,6 +11,8 @@ from seedflood.protocol.seedflood.messages import ClosedEpoch, Update
 from seedflood.training import loading
 from seedflood.training.seedflood.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 RUN = {"model": "embedded", "task": "embedded", "rank": 4, "refresh_period": 4, "batch_size": 2, "train_examples": 16}
 UPDATES = [Update(origin, step, (100 * origin + step, 1 << 20)) for step in range(10) for origin in range(2)]
 

@@ -7,6 +7,8 @@ from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.seedflood.messages import ClosedEpoch, Update
 from seedflood.training.seedflood.trainer import Trainer
 
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
 RUN = {
     "model": "embedded",
     "task": "embedded",
@@ -48,8 +50,8 @@ def ran(request):
 
 def test_all_that_is_told_is_admitted(ran):
     trainer, _, updates = ran
-    assert all(trainer.telling.admits([update.told]) for update in updates)
-    assert len({update.told for update in updates}) == len(updates)
+    assert all(trainer.compression.admits([update.value]) for update in updates)
+    assert len({update.value for update in updates}) == len(updates)
 
 
 def test_a_round_leaves_no_trace_until_it_is_applied(ran):
@@ -57,7 +59,7 @@ def test_a_round_leaves_no_trace_until_it_is_applied(ran):
     trainer = make_trainer(**changes)
     weights, digest = trainer.replica.weights(), trainer.digest()
     told = trainer.measure(1, 0, 2).probes
-    assert told == tuple(update.told for update in updates[:2])
+    assert told == tuple(update.value for update in updates[:2])
     assert trainer.digest() == digest
     for name, weight in trainer.replica.weights().items():
         assert torch.equal(weight, weights[name])

@@ -2,23 +2,20 @@
 
 import asyncio
 import math
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import structlog
 
 from seedflood.config import Settings
-from seedflood.host.compute import Compute
-from seedflood.host.compute_thread import ComputeThread
+from seedflood.host.compute import Compute, ComputeThread
 from seedflood.host.driver import Driver
-from seedflood.host.engine import Engine, Shell
+from seedflood.host.engine import Engine
 from seedflood.host.gasloc.files import Incoming
 from seedflood.host.gasloc.tokens import Tokens
 from seedflood.host.gasloc.work import Resumed, Trouble, Work
-from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, RESULT_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
-from seedflood.host.report import Report
-from seedflood.host.results import UNEXPORTABLE, Results, rehearse_export
+from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
+from seedflood.host.results import UNEXPORTABLE, Results, try_export
 from seedflood.identity import Identity, verify
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.gasloc.node import GaslocNode
@@ -54,9 +51,9 @@ async def open_gasloc(
     run, node = settings.run, settings.node
     trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
     _log.info("rows read", **trainer.task.facts)
-    if (refused := await compute.run(lambda: rehearse_export(settings, trainer))) is not None:
-        hub.tell(UNEXPORTABLE, "error", reason=str(refused))
-    hub.tell("opening the journal")
+    if (refused := await compute.run(lambda: try_export(settings, trainer))) is not None:
+        hub.log(UNEXPORTABLE, "error", reason=str(refused))
+    hub.log("opening the journal")
     journal = undo.enter_context(
         await asyncio.to_thread(Journal.open, node.state / JOURNAL_FILE, run.run_id(), trainer.base.digest)
     )
@@ -68,16 +65,15 @@ class GaslocEngine(Engine):
 
     node: GaslocNode
     driver: Driver
+    results: Results
     has_contents = True
 
     def __init__(self, settings: Settings, trainer: Trainer, journal: Journal, compute: ComputeThread) -> None:
+        super().__init__(settings, journal, trainer.task.objective.names)
         state = settings.node.state
-        self.journal = journal
         count = trainer.base.parameters_count
         self.parameters = (count, count * trainer.base.dtype.itemsize)
-        self.report = Report(state / RESULT_FILE, trainer.task.objective.names)
         self.trainer = trainer
-        self._settings = settings
         self._compute = compute
         self._incoming = Incoming(state / GASLOC_FOLDER / "incoming")
         snapshots = Snapshots(state / SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT)
@@ -85,8 +81,9 @@ class GaslocEngine(Engine):
         self._tokens = Tokens(trainer.task.tokens_per_batch * settings.run.gasloc.local_steps)
         self._distance = 0.0
 
-    def assemble(self, shell: Shell, member: Member) -> None:
-        run, node, said = self._settings.run, self._settings.node, self._settings.run.gasloc
+    def assemble(self, member: Member) -> None:
+        run, node, settings = self._settings.run, self._settings.node, self._settings.run.gasloc
+        daemon = self.daemon
         numbers = len(self.trainer.worker.flat.values_F)
         rules = GaslocRules(
             run_id=run.run_id(),
@@ -94,30 +91,31 @@ class GaslocEngine(Engine):
             clients=run.clients,
             steps=run.steps,
             run_seed=run.seed,
-            local_steps=said.local_steps,
-            gamma=said.gamma,
-            matching=said.matching,
-            encoding=said.encoding,
-            delay_steps=said.delay_steps,
-            content_bytes_max=max(payload_size(ENCODINGS[name], numbers) for name in (said.encoding, LAST_ENCODING)),
+            local_steps=settings.local_steps,
+            gamma=settings.gamma,
+            matching=settings.matching,
+            encoding=settings.encoding,
+            delay_steps=settings.delay_steps,
+            content_bytes_max=max(
+                payload_size(ENCODINGS[name], numbers) for name in (settings.encoding, LAST_ENCODING)
+            ),
             last_encoding=LAST_ENCODING,
             copy_bytes_max=COPY_FACTOR * 4 * numbers + COPY_BYTES_SPARE,
         )
-        bounds = Bounds(slow_share=math.inf) if said.local_steps == 1 else Bounds()
+        bounds = Bounds(slow_share=math.inf) if settings.local_steps == 1 else Bounds()
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
-        rounds = max(1, CHECKPOINT_STEPS // (node.local_steps or said.local_steps))
+        rounds = max(1, CHECKPOINT_STEPS // (node.local_steps or settings.local_steps))
         habits = Habits(node.local_steps, checkpoint_rounds=rounds, bounds=bounds, patience=patience)
-        self._shell = shell
-        self._hub = shell.hub
-        self.node = GaslocNode(rules, member, shell.identity.sign, verify, self._incoming, habits, shell.gate)
-        self._results = Results(self._settings, self.trainer, self.report, shell.hub, shell.run)
+        self._hub = daemon.hub
+        self.node = GaslocNode(rules, member, daemon.identity.sign, verify, self._incoming, habits, daemon.access)
+        self.results = Results(self._settings, self.trainer, self.report, daemon.hub, daemon.run)
         self._work.node = self.node
-        compute = Compute(shell.run, shell.drive, self._work.begin, self._computed)
-        self.driver = Driver(self.node, self.journal, shell.links, compute.put, shell.observer, shell.clock)
+        compute = Compute(daemon.run, daemon.drive, self._work.begin, self._computed)
+        self.driver = Driver(self.node, self.journal, daemon.links, compute.put, daemon, daemon.loop.time)
         compute.driver = self.driver
 
     def start(self) -> None:
-        self._results.evaluate_before()
+        self.results.evaluate_before()
         super().start()
 
     def used(self) -> Use:
@@ -128,37 +126,37 @@ class GaslocEngine(Engine):
     def _computed(self, fact: Resumed | LocalSteps | Mixed | Trouble) -> None:
         match fact:
             case Resumed(what, step):
-                self._hub.tell(f"{what} loaded", step=step)
+                self._hub.log(f"{what} loaded", step=step)
             case LocalSteps():
                 self._stepped(fact)
             case Mixed():
                 self._mixed(fact)
             case Trouble(sentence, reason):
-                self._hub.tell(sentence, "error", reason=reason)
+                self._hub.log(sentence, "error", reason=reason)
 
     def _stepped(self, taken: LocalSteps) -> None:
-        self._shell.identity.use()
+        self.daemon.identity.use()
         loss = round(taken.loss, 4) if math.isfinite(taken.loss) else None
         self._hub.measured(taken.step, taken.steps, loss, taken.seconds)
         self._tokens.add(taken.tokens, taken.seconds)
         self._show_tokens()
         if taken.skipped:
             sentence = "the gradient is not finite; nothing is learned of such steps"
-            self._hub.tell(sentence, "warning", step=taken.step, steps=taken.skipped)
-        self._tell_progress()
+            self._hub.log(sentence, "warning", step=taken.step, steps=taken.skipped)
+        self._log_progress()
 
     def _mixed(self, mixed: Mixed) -> None:
         if mixed.neighbours and math.isfinite(mixed.distance):
             self._distance = mixed.distance
             self.node.show(consensus_distance=mixed.distance)
-        self._tokens.heard(self.node.swarm_rounds(), self._shell.clock())
+        self._tokens.observe(self.node.swarm_rounds(), self.daemon.loop.time())
         self._show_tokens()
-        self._results.evaluate_on_the_way(self.node.step)
-        self._tell_progress()
+        self.results.evaluate_on_the_way(self.node.step)
+        self._log_progress()
 
-    def _tell_progress(self) -> None:
+    def _log_progress(self) -> None:
         facts = {"tokens_per_second": round(self._tokens.per_second), "distance": round(self._distance, 6)}
-        self._results.tell_progress(self.node.step, self._shell.links, lambda: facts)
+        self.results.log_progress(self.node.step, self.daemon.links, lambda: facts)
 
     def _show_tokens(self) -> None:
         tokens, sent = self._tokens, self.node.gasloc.carrier.bytes_sent
@@ -171,16 +169,13 @@ class GaslocEngine(Engine):
 
     # The end
 
-    def conclude(self, then: Callable[[], None]) -> None:
-        self._results.conclude(then)
-
     def result(self) -> dict[str, Any]:
         """tokens, seconds and bytes: since the process began."""
         exchange, carrier = self.node.gasloc.exchange, self.node.gasloc.carrier
         choice = self.node.gasloc.agreement.choice
         return {
             **self.report.figures(),
-            "digest": self._results.digest.hex(),
+            "digest": self.results.digest.hex(),
             "rounds": min(self.node.gasloc.round, self.node.rules.training_rounds),
             "exchanges": exchange.mixed,
             "exchanges_skipped": exchange.skipped,
@@ -192,10 +187,6 @@ class GaslocEngine(Engine):
             "parameter_bytes_sent": carrier.bytes_sent,
             "parameter_bytes_received": carrier.bytes_received,
         }
-
-    @property
-    def unexported(self) -> Exception | None:
-        return self._results.unexported
 
     async def close(self) -> None:
         """Waits for all orders; the last one is a checkpoint."""

@@ -15,7 +15,7 @@ class Tokens:
         self.seconds = 0.0
         self.swarm_per_second = 0.0
         self._per_round = per_round
-        self._told: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
 
     @property
     def per_second(self) -> float:
@@ -26,13 +26,13 @@ class Tokens:
         self.count += count
         self.seconds += seconds
 
-    def heard(self, rounds: int, now: float) -> None:
+    def observe(self, rounds: int, now: float) -> None:
         """rounds: the sum over all hosts. When a host goes the sum falls, and the measurement starts again."""
-        if self._told and rounds < self._told[-1][1]:
-            self._told.clear()
-        self._told.append((now, rounds))
-        while len(self._told) > 2 and now - self._told[1][0] >= SWARM_SECONDS:
-            self._told.popleft()
-        (began, first), (ended, last) = self._told[0], self._told[-1]
+        if self._samples and rounds < self._samples[-1][1]:
+            self._samples.clear()
+        self._samples.append((now, rounds))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= SWARM_SECONDS:
+            self._samples.popleft()
+        (began, first), (ended, last) = self._samples[0], self._samples[-1]
         if ended > began:
             self.swarm_per_second = (last - first) * self._per_round / (ended - began)

@@ -1,4 +1,4 @@
-"""Audits: does what an origin tells follow from its rows? One audit says yes or no, and a liar is named by a count.
+"""Audits: does what an origin publishes follow from its rows? One audit says yes or no, and a liar is named by a count.
 
 An update is a function of run seed, origin, step, rows and applied updates. In strict windows every host measures a
 step with the same updates applied. So an auditor that has the rows measures a round of another origin again, when it
@@ -10,8 +10,8 @@ were measured: noise, zeros and copies of others are like that. So is a loss tha
 honest host in half precision differs now and then. A host is named if it differs so often that an honest one would do
 so with a probability below CHANCE_MAX. So one audit never names anybody.
 
-In a round of several steps the origin measures the later ones as if the earlier ones were applied as it has told them.
-The auditor applies what it measured itself, and is as far off as half precision is. So a round is one audit.
+In a round of several steps the origin measures the later ones as if the earlier ones were applied as it has published
+them. The auditor applies what it measured itself, and is as far off as half precision is. So a round is one audit.
 
 Rounding hides lies. Who lies in one step of twenty is found late by gradients, and never by slopes.
 """
@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Told, loss_of
-from seedflood.protocol.seedflood.payload import Pairs, Telling
+from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, UpdateValue, loss_of
+from seedflood.protocol.seedflood.payload import Compression, Pairs
+from seedflood.training.seedflood.compression import decode_coefficients
 from seedflood.training.seedflood.optimiser import Floats, Integers
-from seedflood.training.seedflood.telling import decode_coefficients
 
 DISTANCE_MAX = 0.9
 """Of slopes: to the size of what was measured, or to what is usual if that is larger. Zeros have a distance of 1."""
@@ -85,25 +85,32 @@ class _Audit(NamedTuple):
 class Audits:
     """What one auditor has seen of all others. count: audited rounds. named: the origins with a finding."""
 
-    def __init__(self, telling: Telling) -> None:
+    def __init__(self, compression: Compression) -> None:
         self.count = 0
         self.named: dict[OriginId, Finding] = {}
-        self._telling = telling
-        self._share = SLOPES_SHARE if isinstance(telling, Pairs) else GRADIENT_SHARE
+        self._compression = compression
+        self._share = SLOPES_SHARE if isinstance(compression, Pairs) else GRADIENT_SHARE
         self._sizes: deque[float] = deque(maxlen=USUAL_MAX)
         """Of slopes as they were measured here: one can be small by chance, and rounding is not smaller then."""
         self._seen: dict[OriginId, deque[_Audit]] = {}
 
     def compare(
-        self, origin: OriginId, step: int, told: Sequence[Told], again: Sequence[Told], *, is_loss_judged: bool = True
+        self,
+        origin: OriginId,
+        step: int,
+        published: Sequence[UpdateValue],
+        again: Sequence[UpdateValue],
+        *,
+        is_loss_judged: bool = True,
     ) -> Finding | None:
-        """Takes what an origin told of a round, and what we measured in its place. Returns a finding that is new."""
+        """Takes what an origin published of a round, and what we measured in its place. Returns a finding that is
+        new."""
         if origin not in self._seen and len(self._seen) >= ORIGINS_MAX:
             return None
         self.count += 1
-        theirs, ours = _values(self._telling, told), _values(self._telling, again)
-        differs = self._are_far(theirs, ours) if isinstance(self._telling, Pairs) else _are_unlike(theirs, ours)
-        if is_loss_judged and _have_other_losses(told, again):
+        theirs, ours = _values(self._compression, published), _values(self._compression, again)
+        differs = self._are_far(theirs, ours) if isinstance(self._compression, Pairs) else _are_unlike(theirs, ours)
+        if is_loss_judged and _have_other_losses(published, again):
             differs = True
         seen = self._seen.setdefault(origin, deque(maxlen=AUDITS_MAX))
         seen.append(_Audit(step, differs))
@@ -139,25 +146,25 @@ def chance(differing: int, audits: int, share: float) -> float:
     return math.fsum(ways)
 
 
-def _values(telling: Telling, told: Sequence[Told]) -> Floats:
+def _values(compression: Compression, values: Sequence[UpdateValue]) -> Floats:
     """All slopes or coefficients of a round, admitted by the run."""
-    return numpy.concatenate([_integers(telling, one) for one in told]).astype(numpy.float64)
+    return numpy.concatenate([_integers(compression, one) for one in values]).astype(numpy.float64)
 
 
-def _integers(telling: Telling, told: Told) -> Integers:
-    if isinstance(telling, Pairs):
-        assert isinstance(told, tuple)
-        return numpy.array([told[1]], numpy.int64)
-    assert isinstance(told, bytes)
-    return decode_coefficients(telling, told)
+def _integers(compression: Compression, value: UpdateValue) -> Integers:
+    if isinstance(compression, Pairs):
+        assert isinstance(value, tuple)
+        return numpy.array([value[1]], numpy.int64)
+    assert isinstance(value, bytes)
+    return decode_coefficients(compression, value)
 
 
 def _norm(values: Floats) -> float:
     return float(numpy.linalg.norm(values))
 
 
-def _have_other_losses(told: Sequence[Told], again: Sequence[Told]) -> bool:
-    for theirs, ours in zip(told, again, strict=True):
+def _have_other_losses(published: Sequence[UpdateValue], again: Sequence[UpdateValue]) -> bool:
+    for theirs, ours in zip(published, again, strict=True):
         measured = loss_of(ours)
         if abs(loss_of(theirs) - measured) > max(LOSS_DISTANCE_MIN, LOSS_PART * measured):
             return True

@@ -2,7 +2,7 @@
 
 An audit is drawn when this host begins to measure a round. It is measured right after that round, before anything else
 is applied. Windows are strict, so the replica here is then the one with which everyone measures this round. Nobody else
-can foresee whom it concerns, because the draw comes from the operating system and is told to nobody.
+can foresee whom it concerns, because the draw comes from the operating system and is sent to nobody.
 
 Bounded windows would need updates that state what was applied. That was built and taken out again: twenty bytes each
 and one format more, and in short epochs four of five audits could not be made (benchmarks/RESULTS.md). Private rows
@@ -11,7 +11,7 @@ cannot be audited, since nobody else can tell what follows from them: log and st
 By reward an auditor writes the same texts, for their noise follows from run seed, origin and step. But a token whose
 number is close to that of another one may be the other one in half precision, and then the rest of the text is
 another. If the share of such texts is more than `CLOSE_MAX` times the square of the share that teaches, the audit does
-not count: one text changes more where few teach. Who tells of long texts is never named, honest or not.
+not count: one text changes more where few teach. Who writes long texts is never named, honest or not.
 
 A finding names an origin and cuts nobody off; it stays on this host. An audit costs as much as a measurement, and
 strict windows wait for the slowest: n hosts that audit 3 % of their rounds make a run up to n times 3 % longer, if no
@@ -22,15 +22,14 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seedflood import durable
 from seedflood.config import NodeSettings
-from seedflood.host.engine import Shell
 from seedflood.host.seedflood.audit import ORIGINS_MAX, Audits, Finding
 from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.seedflood.messages import Bundle, Told
+from seedflood.protocol.seedflood.messages import Bundle, UpdateValue
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Measure
 from seedflood.protocol.seedflood.statement import Rows, stated
@@ -38,6 +37,10 @@ from seedflood.protocol.swarm.membership import NAMED_MAX
 from seedflood.protocol.view import View
 from seedflood.training.seedflood.rewarded import CLOSE_TEXTS, TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
+
+if TYPE_CHECKING:  # it makes the engine
+    from seedflood.host.daemon import Daemon
+
 
 FINDINGS_FOLDER = "findings"
 CANNOT_BE_AUDITED = "cannot_be_audited"
@@ -53,16 +56,16 @@ WAITING_MAX = 64
 
 
 def make_auditor(
-    settings: NodeSettings, node: Node, trainer: Trainer, journal: Journal, shell: Shell
+    settings: NodeSettings, node: Node, trainer: Trainer, journal: Journal, daemon: "Daemon"
 ) -> "Auditor | None":
     """None if this host does not audit, or cannot."""
     if not settings.audit:
         return None
     if trainer.dtype != "float32":
         say = 'this host does not audit: that needs float32, so set dtype = "float32" or audit = 0 in [node]'
-        shell.hub.tell(say, "warning", dtype=trainer.dtype)
+        daemon.hub.log(say, "warning", dtype=trainer.dtype)
         return None
-    return Auditor(settings, node, trainer, journal, shell)
+    return Auditor(settings, node, trainer, journal, daemon)
 
 
 def unaudited(node: Node, ours: Rows) -> list[str]:
@@ -84,7 +87,7 @@ def _has_same(ours: Rows, theirs: Rows | None) -> bool:
 class _Measured(NamedTuple):
     """What we measured in the place of another origin. is_loss_judged: did it see the same texts?"""
 
-    told: Sequence[Told]
+    values: Sequence[UpdateValue]
     is_loss_judged: bool
 
 
@@ -92,17 +95,19 @@ class Auditor:
     """settings: which share of our rounds is accompanied by one of another host, and the state folder. audits: what was
     found."""
 
-    def __init__(self, settings: NodeSettings, node: Node, trainer: Trainer, journal: Journal, shell: Shell) -> None:
-        self.audits = Audits(node.rules.telling)
+    def __init__(
+        self, settings: NodeSettings, node: Node, trainer: Trainer, journal: Journal, daemon: "Daemon"
+    ) -> None:
+        self.audits = Audits(node.rules.compression)
         self._settings = settings
         self._node = node
         self._trainer = trainer
         self._journal = journal
-        self._shell = shell
+        self._daemon = daemon
         self._draw = secrets.SystemRandom()
         self._waiting: dict[tuple[OriginId, int], _Measured] = {}
         self._unaudited: set[OriginId] = set()
-        """Of whom the operator has heard that they cannot be audited here."""
+        """Of whom the log has said that they cannot be audited here."""
 
     def accompany(self, order: Measure) -> None:
         """Our own measurement of this round was ordered. Maybe that of another host is, too; nothing may be ordered
@@ -111,7 +116,7 @@ class Auditor:
         if chosen is None:
             return
         origin, rows = chosen
-        self._shell.run(
+        self._daemon.run(
             lambda: self._trainer.measure_again(origin, rows, order.step, order.count),
             lambda again: self._measured_again(origin, again),
         )
@@ -135,21 +140,23 @@ class Auditor:
         if not node.is_ready or node.is_doubted:
             return []
         others = [member for member in node.membership.all() if member.origin != node.origin]
-        told = [(member.origin, stated(member).rows) for member in others]
+        stated_rows = [(member.origin, stated(member).rows) for member in others]
         return sorted(
             (origin, rows)
-            for origin, rows in told
+            for origin, rows in stated_rows
             if rows is not None and _has_same(self._trainer.rows, rows) and node.membership.is_expected(origin, last)
             if node.rules.turns.has(origin, last)
         )
 
-    def measured(self, origin: OriginId, step: int, again: Sequence[Told], *, is_loss_judged: bool = True) -> None:
+    def measured(
+        self, origin: OriginId, step: int, again: Sequence[UpdateValue], *, is_loss_judged: bool = True
+    ) -> None:
         """What we measured in the place of another origin. Its bundle may be here already."""
         self._waiting[origin, step] = _Measured(again, is_loss_judged)
         while len(self._waiting) > WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
         if (bundle := self._journal.find(origin, step)) is not None:
-            self.heard([bundle])
+            self.received([bundle])
 
     def _look_for_unaudited(self, bundles: Sequence[Bundle]) -> None:
         for origin in {bundle.origin for bundle in bundles} - self._unaudited:
@@ -158,9 +165,9 @@ class Auditor:
                 continue
             if len(self._unaudited) < ORIGINS_MAX:
                 self._unaudited.add(origin)
-                self._shell.hub.tell(UNAUDITED, "warning", peer=member.name)
+                self._daemon.hub.log(UNAUDITED, "warning", peer=member.name)
 
-    def heard(self, bundles: Sequence[Bundle]) -> None:
+    def received(self, bundles: Sequence[Bundle]) -> None:
         self._look_for_unaudited(bundles)
         if not self._waiting:
             return
@@ -173,22 +180,22 @@ class Auditor:
         """The view of the node with what was audited."""
         audits, name = self.audits, self._node.membership.name
         figures = {**view.figures, "audits": float(audits.count), "audit_findings": float(len(audits.named))}
-        said = [f"{name(origin)}: {finding.describe()}" for origin, finding in sorted(audits.named.items())]
-        words = {**view.words, "audit": "; ".join(said[:NAMED_MAX]) or "nothing found"}
+        findings = [f"{name(origin)}: {finding.describe()}" for origin, finding in sorted(audits.named.items())]
+        words = {**view.words, "audit": "; ".join(findings[:NAMED_MAX]) or "nothing found"}
         return replace(view, figures=figures, words=words)
 
     def _compare(self, bundle: Bundle, again: "_Measured") -> None:
         finding = self.audits.compare(
-            bundle.origin, bundle.step, bundle.probes, again.told, is_loss_judged=again.is_loss_judged
+            bundle.origin, bundle.step, bundle.probes, again.values, is_loss_judged=again.is_loss_judged
         )
         if finding is not None:
-            self._tell(finding)
+            self._log_finding(finding)
 
-    def _tell(self, finding: Finding) -> None:
-        """Signs a finding, keeps it in the state folder, and tells the operator. Nothing else follows from it."""
-        hub, identity = self._shell.hub, self._shell.identity
+    def _log_finding(self, finding: Finding) -> None:
+        """Signs a finding, keeps it in the state folder, and logs it. Nothing else follows from it."""
+        hub, identity = self._daemon.hub, self._daemon.identity
         if self.audits.is_self_doubted:
-            hub.tell(
+            hub.log(
                 "audits contradict most hosts: the replica or the rows of this host may be wrong",
                 "error",
                 named=len(self.audits.named),
@@ -201,7 +208,7 @@ class Auditor:
             "steps": list(finding.steps),
             "audits": finding.audits,
         }
-        hub.tell("audit finding", "error", says=finding.describe(), **facts)
+        hub.log("audit finding", "error", says=finding.describe(), **facts)
         run_id, key = self._node.rules.run_id, identity.public_key
         signature = identity.sign(finding.signed_bytes(run_id, key))
         signed = {**facts, "run_id": run_id.hex(), "finder": key.hex(), "signature": signature.hex()}
@@ -210,4 +217,4 @@ class Auditor:
             folder.mkdir(mode=0o700, exist_ok=True)
             durable.write(folder / f"{name}.json", json.dumps(signed, indent=1).encode() + b"\n")
         except OSError as error:
-            hub.tell("the finding could not be kept", "warning", reason=error.strerror or str(error))
+            hub.log("the finding could not be kept", "warning", reason=error.strerror or str(error))

@@ -1,7 +1,7 @@
 """What operators see of how the hosts agree (`training.seedflood.reputation`): a figure of each, and who contradicts.
 
-Reputations begin anew with every epoch. So the word of the last epoch is kept of a host until it has told of as many
-steps as a verdict takes. Where no gradients are told, nobody has a reputation.
+Reputations begin anew with every epoch. So the word of the last epoch is kept of a host until it has published as many
+steps as a verdict takes. Where no gradients are sent, nobody has a reputation.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Known(NamedTuple):
 
 
 class Contradictions:
-    """Hears the reputations of the hosts after each window, and tells when that changes for one of them."""
+    """Gets the reputations of the hosts after each window, and logs when that changes for one of them."""
 
     def __init__(self, hub: TelemetryHub, name: Callable[[OriginId], str]) -> None:
         """name: of a host, for people."""
@@ -33,7 +33,7 @@ class Contradictions:
         self._name = name
         self._known: dict[OriginId, Known] = {}
 
-    def heard(self, step: int, reputations: Reputations) -> None:
+    def update(self, step: int, reputations: Reputations) -> None:
         """reputations: in the open epoch, after the window that ends with this step."""
         # Where half of the hosts contradict, nobody knows who is right, and the rule lets all of them count.
         counting = set(reputations.counting(list(reputations.by_origin)))
@@ -43,7 +43,7 @@ class Contradictions:
             before = self._known.get(origin)
             known = self._known[origin] = Known(record.score, origin not in counting)
             if known.contradicts != (before is not None and before.contradicts):
-                self._tell(step, origin, known)
+                self._log_change(step, origin, known)
 
     def add_to(self, view: View) -> View:
         """The view with the reputations of all but those who were removed. Who has left keeps its own: at the end of a
@@ -56,9 +56,9 @@ class Contradictions:
             return member
         return replace(member, reputation=known.reputation, contradicts=known.contradicts)
 
-    def _tell(self, step: int, origin: OriginId, known: Known) -> None:
+    def _log_change(self, step: int, origin: OriginId, known: Known) -> None:
         event, level = (CONTRADICTS, "warning") if known.contradicts else (COUNTS_AGAIN, "info")
         reputation = round(known.reputation, 2)
-        self._hub.tell(
+        self._hub.log(
             event, level, member=self._name(origin), origin=fingerprint(origin), step=step, reputation=reputation
         )

@@ -11,11 +11,9 @@ from typing import Any
 import structlog
 
 from seedflood.config import Settings
-from seedflood.errors import DivergenceError, SeedfloodError
-from seedflood.host.compute import Compute
-from seedflood.host.compute_thread import ComputeThread
-from seedflood.host.engine import Shell
-from seedflood.host.results import UNEXPORTABLE, Results, rehearse_export
+from seedflood.errors import ConfigError, DivergenceError, SeedfloodError
+from seedflood.host.compute import Compute, ComputeThread
+from seedflood.host.results import UNEXPORTABLE, Results, try_export
 from seedflood.host.seedflood.auditing import CANNOT_BE_AUDITED, Auditor, make_auditor, unaudited
 from seedflood.host.seedflood.contradictions import Contradictions
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
@@ -35,6 +33,7 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
+from seedflood.training.own import NOT_HERE
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.rewarded import TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -51,30 +50,41 @@ _log = structlog.stdlib.get_logger("seedflood")
 
 
 async def open_seedflood(
-    settings: Settings, identity: Identity, compute: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
+    settings: Settings,
+    identity: Identity,
+    compute: ComputeThread,
+    hub: TelemetryHub,
+    undo: AsyncExitStack,
+    load: Callable[[], Trainer] | None = None,
 ) -> "SeedfloodEngine":
-    """Loads model and rows, opens the journal, and restores the weights. Raises SeedfloodError."""
+    """Loads model and rows, opens the journal, and restores the weights. load: makes the trainer of a script, which
+    computes the losses. Raises SeedfloodError."""
     node, run = settings.node, settings.run
-    trainer = await compute.run(lambda: Trainer(run, node))
+    if load is None and run.objective.task == "own":
+        raise ConfigError(NOT_HERE)
+    trainer = await compute.run(load or (lambda: Trainer(run, node)))
     _log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
     if node.quantisation is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
         _log.warning(say, dtype=node.dtype)
-    if (refused := await compute.run(lambda: rehearse_export(settings, trainer))) is not None:
-        hub.tell(UNEXPORTABLE, "error", reason=str(refused))
-    hub.tell("opening the journal")
+    if (refused := await compute.run(lambda: try_export(settings, trainer))) is not None:
+        hub.log(UNEXPORTABLE, "error", reason=str(refused))
+    hub.log("opening the journal")
     journal = undo.enter_context(await asyncio.to_thread(open_journal, settings, trainer.base_digest))
     for one in journal.closed_epochs():
         await compute.run(partial(trainer.replica.adopt, one.epoch, one.coefficients, ()))
-    return SeedfloodEngine(settings, trainer, journal)
+    engine = SeedfloodEngine(settings, trainer, journal)
+    engine.report.is_quiet = load is not None  # stdout is the script's
+    return engine
 
 
 class SeedfloodEngine(FloodEngine):
     """One node that trains by SeedFlood."""
 
     auditor: Auditor | None
+    results: Results
 
     def __init__(self, settings: Settings, trainer: Trainer, journal: BundleJournal) -> None:
         super().__init__(settings, journal, trainer.task.objective.names)
@@ -95,27 +105,28 @@ class SeedfloodEngine(FloodEngine):
     def frame_bytes_max(self) -> int:
         return packed_bytes_max(self.trainer.replica.epoch_bytes)
 
-    def assemble(self, shell: Shell, member: Member) -> None:
+    def assemble(self, member: Member) -> None:
         run, node, trainer = self._settings.run, self._settings.node, self.trainer
+        daemon = self.daemon
         step_reach = int(STEP_MAX) if run.seedflood.estimate == "gradient" else None
         replica = trainer.replica
-        form = Form(replica.epoch_bytes, replica.left_bytes, trainer.telling, step_reach)
+        form = Form(replica.epoch_bytes, replica.left_bytes, trainer.compression, step_reach)
         rules = make_rules(run, trainer.base_digest, form)
         patience = Patience(start_seconds=node.patience_seconds, linger_seconds=node.patience_seconds)
-        self._hub = shell.hub
-        sign = shell.identity.sign
-        self._connect(shell, Node(rules, member, sign, verify, patience=patience, gate=shell.gate, rows=trainer.rows))
-        self._results = Results(self._settings, trainer, self.report, shell.hub, shell.run)
+        self._hub = daemon.hub
+        sign = daemon.identity.sign
+        self._connect(Node(rules, member, sign, verify, patience=patience, access=daemon.access, rows=trainer.rows))
+        self.results = Results(self._settings, trainer, self.report, daemon.hub, daemon.run)
         self._work = Work(self.node.origin, trainer)
-        self._compute = Compute(shell.run, shell.drive, self._work.begin, self._computed)
+        self._compute = Compute(daemon.run, daemon.drive, self._work.begin, self._computed)
         self._compute.driver = self.driver
-        self._shares = Shares(trainer.rows, self.node, shell.hub)
-        self._contradictions = Contradictions(shell.hub, self.node.membership.name)
-        self.auditor = make_auditor(node, self.node, trainer, self.journal, shell)
+        self._shares = Shares(trainer.rows, self.node, daemon.hub)
+        self._contradictions = Contradictions(daemon.hub, self.node.membership.name)
+        self.auditor = make_auditor(node, self.node, trainer, self.journal, daemon)
 
     def start(self) -> None:
-        self._results.evaluate_before()
-        is_damaged, is_fresh = self.journal.damaged is not None, self._shell.identity.is_fresh
+        self.results.evaluate_before()
+        is_damaged, is_fresh = self.journal.damaged is not None, self.daemon.identity.is_fresh
         members = self.journal.members()
         self._shares.recall(members)
         self.driver.start(members, is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
@@ -136,15 +147,15 @@ class SeedfloodEngine(FloodEngine):
     def learned(self, bundles: Sequence[Bundle], source: OriginId | None) -> None:
         super().learned(bundles, source)
         if self.auditor is not None:
-            self.auditor.heard(bundles)
+            self.auditor.received(bundles)
 
     def applied(self, window: ClosedWindow) -> None:
         self._observer.applied(window)
         step = window.steps[1] + 1
-        self._results.evaluate_on_the_way(step)
+        self.results.evaluate_on_the_way(step)
         if window.steps[0] <= window.steps[1]:
-            self._shares.heard(update.origin for update in window.updates)
-            self._results.tell_progress(step, self._shell.links, lambda: self._facts(window))
+            self._shares.compare(update.origin for update in window.updates)
+            self.results.log_progress(step, self.daemon.links, lambda: self._facts(window))
 
     def _facts(self, window: ClosedWindow) -> dict[str, Any]:
         """Of the progress, besides what any algorithm has."""
@@ -153,7 +164,7 @@ class SeedfloodEngine(FloodEngine):
             "heard": window.heard,
             "late": self._hub.tally.late,
             "refused": sum(self.node.admission.refused.values()),
-            "dropped": sum(one.updates_dropped for one in self._shell.links.totals.stats().values()),
+            "dropped": sum(one.updates_dropped for one in self.daemon.links.totals.stats().values()),
         }
 
     # What the model did
@@ -168,10 +179,10 @@ class SeedfloodEngine(FloodEngine):
             self._measured(fact)
         else:
             self._controlled(fact.step, fact.halvings)
-            self._contradictions.heard(fact.step, fact.reputations)
+            self._contradictions.update(fact.step, fact.reputations)
 
     def _measured(self, measured: Round) -> None:
-        self._shell.identity.use()
+        self.daemon.identity.use()
         self._figures = measured.figures
         self._words = {name: _on_one_line(text) for name, text in measured.words.items()}
         loss = round(measured.loss, 4) if measured.is_finite else None
@@ -188,26 +199,23 @@ class SeedfloodEngine(FloodEngine):
         before, self._halvings = 0 if is_first else self._halvings, halvings
         if before is not None and halvings > before:
             self._hub.history.halvings.append((step, halvings))
-            self._hub.tell(TOO_LONG if is_first else UNLEARNED, "warning", step=step, halvings=halvings)
+            self._hub.log(TOO_LONG if is_first else UNLEARNED, "warning", step=step, halvings=halvings)
 
     def _warn(self, sentence: str, step: int) -> None:
         """Warns the 1st, 2nd, 4th, 8th... time, because a run that goes wrong would warn at every step."""
         self._oddities[sentence] += 1
         times = self._oddities[sentence]
         if times & (times - 1) == 0:
-            self._hub.tell(sentence, "warning", step=step, times=times)
+            self._hub.log(sentence, "warning", step=step, times=times)
 
     # The end
-
-    def conclude(self, then: Callable[[], None]) -> None:
-        self._results.conclude(then, self.node.step)
 
     def result(self) -> dict[str, Any]:
         return {
             **self.report.figures(),
             "evaluated": {name: self.report.after[name] for name in ("rows", "texts") if name in self.report.after},
             **({"samples": [*self.report.samples.values()]} if self.report.samples else {}),
-            "digest": self._results.digest.hex(),
+            "digest": self.results.digest.hex(),
             "updates": self.node.frontier.count(),
             "late_updates": self._hub.tally.late,
             "duplicates": self.node.duplicates,
@@ -222,14 +230,9 @@ class SeedfloodEngine(FloodEngine):
             "the run is over, but a neighbour's replica differs; compare `seedflood replay` on both hosts."
         )
 
-    @property
-    def unexported(self) -> Exception | None:
-        return self._results.unexported
-
     async def close(self) -> None:
         self._work.is_closed = True
-        if (replica := getattr(self.trainer, "replica", None)) is not None:  # it may be made again just now
-            replica.causal.is_stopped = True  # what is measured or written would be told by nobody
+        self.trainer.stop()
 
 
 def _on_one_line(text: str) -> str:

@@ -4,9 +4,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from seedflood.config import RunSettings, Settings
-from seedflood.host.engine import Engine, Shell
-from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
-from seedflood.host.report import Report
+from seedflood.host.engine import Engine
+from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Job
 from seedflood.operations.seedflood.observer import SeedfloodObserver
@@ -33,7 +32,7 @@ def make_rules(run: RunSettings, base_digest: bytes, form: Form) -> Rules:
         refresh_period=table.refresh_period,
         epoch_bytes=form.epoch_bytes,
         left_bytes=form.left_bytes,
-        telling=form.telling,
+        compression=form.compression,
         delay=table.delay,
         step_reach=form.step_reach,
         turn_rounds=table.turn_rounds(run.clients),
@@ -54,12 +53,7 @@ class FloodEngine(Engine):
     driver: SeedfloodDriver
     journal: BundleJournal
 
-    def __init__(self, settings: Settings, journal: BundleJournal, names: Sequence[str]) -> None:
-        """names: of the figures in its report."""
-        self.journal = journal
-        self.report = Report(settings.node.state / RESULT_FILE, names)
-        self._settings = settings
-        self._news = 0
+    _news = 0
 
     @abstractmethod
     def applied(self, window: ClosedWindow) -> None: ...
@@ -67,13 +61,13 @@ class FloodEngine(Engine):
     @abstractmethod
     def _put(self, job: Job) -> None: ...
 
-    def _connect(self, shell: Shell, node: Node) -> None:
+    def _connect(self, node: Node) -> None:
         """Makes the driver. What of `seams.Observer` is no method here, is that of the daemon or the telemetry."""
-        self._shell, self.node = shell, node
-        daemon, self._observer = shell.observer, SeedfloodObserver(shell.hub, self._find_update)
+        self.node, daemon = node, self.daemon
+        self._observer = SeedfloodObserver(daemon.hub, self._find_update)
         self.finished, self.superseded, self.removed = daemon.finished, daemon.superseded, daemon.removed
         self.noted, self.sent, self.adopted = self._observer.noted, self._observer.sent, self._observer.adopted
-        self.driver = SeedfloodDriver(node, self.journal, shell.links, self._put, self, shell.clock)
+        self.driver = SeedfloodDriver(node, self.journal, daemon.links, self._put, self, daemon.loop.time)
 
     def used(self) -> Use:
         refused, vain = self.node.admission.refused, self.node.admission.in_vain

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
+from seedflood.host.backlog import Backlog
 from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
@@ -43,20 +44,17 @@ def take_stock(
 
 
 def pages(
-    journal: Journal,
-    applied: Frontier,
-    unwritten: Callable[[], Sequence[Bundle]],
-    read: Callable[[Sequence[Bundle]], None] | None = None,
+    journal: Journal, backlog: Backlog, applied: Frontier, read: Callable[[Sequence[Bundle]], None] | None = None
 ) -> Iterator[list[Update]]:
     """The updates of all bundles that the frontier `applied` covers, page by page: from the disk, and at last from the
-    backlog. unwritten: the bundles of the backlog. read: called with the bundles of each page.
+    backlog. read: called with the bundles of each page.
 
     The node works meanwhile. Groups may be rolled back and written again, but no update comes twice.
     """
-    told = Frontier(ranges_max=sys.maxsize)
+    replayed = Frontier(ranges_max=sys.maxsize)
 
     def updates(bundles: Sequence[Bundle]) -> list[Update]:
-        news = [one for one in bundles if applied.holds(*one.span) and told.add_new(*one.span)]
+        news = [one for one in bundles if applied.holds(*one.span) and replayed.add_new(*one.span)]
         if read is not None:
             read(news)
         return [update for bundle in news for update in bundle.updates()]
@@ -64,4 +62,4 @@ def pages(
     bundles = journal.replay()
     while page := list(islice(bundles, PAGE_BUNDLES)):
         yield updates(page)
-    yield updates(unwritten())
+    yield updates(backlog.unwritten)

@@ -1,7 +1,7 @@
 """A relay on a host: journal, node and links, and no torch (`protocol/seedflood/relaying` says what it does).
 
 Two things that every node knows follow from the model, which a relay has not: the digest of the base model, and the
-form of what is told (`protocol/seedflood/form`). It learns them once, from the first neighbour that says hello and
+form of updates (`protocol/seedflood/form`). It learns them once, from the first neighbour that says hello and
 belongs to the run, then keeps them in its state folder. Before that it is no node, and refuses every link with a word
 that makes others dial again.
 """
@@ -17,10 +17,9 @@ import structlog
 from seedflood import durable
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, PeerError, RunMismatchError, SeedfloodError
-from seedflood.host.compute_thread import ComputeThread
-from seedflood.host.engine import Shell
+from seedflood.host.compute import ComputeThread
 from seedflood.host.enrolment import Enrolment
-from seedflood.host.places import FORM_FILE, told_result
+from seedflood.host.places import FORM_FILE, read_result
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
 from seedflood.host.seedflood.seams import Adopt, Job, Replay, Seal
 from seedflood.identity import Identity, verify
@@ -57,11 +56,11 @@ async def open_relay(
         kept = path.read_bytes()
         learned = kept[:BASE_DIGEST_BYTES], unpack_form(kept[BASE_DIGEST_BYTES:])
     except FileNotFoundError:
-        hub.tell("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
+        hub.log("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
         learned, name = await _Learner(settings, identity).learn()
         with disk_errors(path, "write", "form of updates"):
             durable.write(path, learned[0] + learned[1].pack())
-        hub.tell("learned the base model and the form of updates", "info", peer=name)
+        hub.log("learned the base model and the form of updates", "info", peer=name)
     except (OSError, PeerError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); delete it, and it is learned again.") from None
     rules = make_rules(settings.run, *learned)
@@ -77,32 +76,33 @@ class RelayEngine(FloodEngine):
     def __init__(self, settings: Settings, rules: Rules, journal: BundleJournal) -> None:
         super().__init__(settings, journal, ())
         self._rules = rules
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         """When the last line of progress was logged."""
 
     @property
     def frame_bytes_max(self) -> int:
-        """How large an epoch is, a neighbour has told: what is kept of one follows from what the wire carries."""
+        """How large an epoch is, a neighbour has sent: what is kept of one follows from what the wire carries."""
         return sum_bytes_max(self._rules)
 
-    def assemble(self, shell: Shell, member: Member) -> None:
-        self._connect(shell, Node(self._rules, member, shell.identity.sign, verify, gate=shell.gate, is_relay=True))
+    def assemble(self, member: Member) -> None:
+        sign = self.daemon.identity.sign
+        self._connect(Node(self._rules, member, sign, verify, access=self.daemon.access, is_relay=True))
 
     def start(self) -> None:
         self.driver.start(self.journal.members())
 
     def result(self) -> dict[str, Any]:
-        """digest: of the replicas of hosts that hold what we hold, as they told it, if only before our last start."""
-        digest = self.node.watch.digest_at(self.node.frontier.digest()).hex()
-        said = {"role": "relay", "updates": self.node.frontier.count()}
-        before = told_result(self._settings.node.state)
-        is_as_before = all(before.get(key) == value for key, value in said.items())
-        return said | {"digest": digest or (before.get("digest", "") if is_as_before else "")}
+        """digest: of the replicas of hosts that hold what we hold, as they sent it, if only before our last start."""
+        digest = self.node.divergence.digest_at(self.node.frontier.digest()).hex()
+        facts = {"role": "relay", "updates": self.node.frontier.count()}
+        before = read_result(self._settings.node.state)
+        is_as_before = all(before.get(key) == value for key, value in facts.items())
+        return facts | {"digest": digest or (before.get("digest", "") if is_as_before else "")}
 
     def applied(self, window: ClosedWindow) -> None:
-        now = self._shell.clock()
-        if now - self._told_at >= self._settings.node.progress_seconds:
-            self._told_at = now
+        now = self.daemon.loop.time()
+        if now - self._logged_at >= self._settings.node.progress_seconds:
+            self._logged_at = now
             held, peers = self.node.frontier.count(), len(self.node.neighbours)
             _log.info("progress", step=self.node.step, steps=self._rules.steps, updates=held, peers=peers)
 
@@ -123,7 +123,7 @@ class RelayEngine(FloodEngine):
     def _read_on(self, pages: Iterator[Sequence[Any]]) -> None:
         """Reads the journal page by page, so that the node knows what it holds; others are served in between."""
         if not self.driver.is_halted and next(pages, None) is not None:
-            asyncio.get_running_loop().call_soon(self._shell.drive, lambda: self._read_on(pages))
+            asyncio.get_running_loop().call_soon(self.daemon.drive, lambda: self._read_on(pages))
 
 
 class _Learner(Owner):
@@ -140,7 +140,7 @@ class _Learner(Owner):
         self._strangers: set[str] = set()
 
     async def learn(self) -> tuple[Known, str]:
-        """(what was learned, the name of who told it). Raises SeedfloodError."""
+        """(what was learned, the name of who sent it). Raises SeedfloodError."""
         node = self._settings.node
         links = Links(LinkSettings(node.listen), self, credentials=self._credentials)
         try:
@@ -152,16 +152,16 @@ class _Learner(Owner):
             await links.close()
 
     def hello(self) -> Hello:
-        return Hello(self._run_id, b"", self._member, roster=self._enrolment.gate.roster)
+        return Hello(self._run_id, b"", self._member, roster=self._enrolment.access.roster)
 
     def is_welcome(self, hello: Hello) -> None:
         """Learns from who belongs to the run and knows it. Always raises PeerError: there is no node to link with."""
-        gate = self._enrolment.gate
-        if hello.roster is not None and gate.is_news(hello.roster):
-            gate.adopt(hello.roster)
+        access = self._enrolment.access
+        if hello.roster is not None and access.is_news(hello.roster):
+            access.adopt(hello.roster)
             self._enrolment.keep(hello.roster)
         member = hello.member
-        if not gate.may_link(member.public_key):
+        if not access.may_link(member.public_key):
             raise PeerError(NOT_LISTED, reason="roster")
         if not verify(member.public_key, member.signed_bytes(self._run_id), member.signature):
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
@@ -172,7 +172,7 @@ class _Learner(Owner):
         raise PeerError("this relay has just learned the run from you; dial it again", reason="stopping")
 
     def refused(self, address: str, error: SeedfloodError) -> None:
-        if isinstance(error, RunMismatchError) and self._enrolment.gate.may_link(error.public_key or b""):
+        if isinstance(error, RunMismatchError) and self._enrolment.access.may_link(error.public_key or b""):
             self._strangers.add(address)
             if self._strangers >= {peer.address for peer in self._settings.peers} and not self._found.done():
                 self._found.set_exception(error)

@@ -1,6 +1,6 @@
-"""The seams of SeedFlood's driver: a journal of bundles and sums, links that pull, jobs for a model, an observer."""
+"""What the seams of SeedFlood's driver have besides: a journal of bundles and sums, jobs for a model, an observer."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from seedflood.host import seams
@@ -9,7 +9,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
-from seedflood.protocol.swarm.messages import Member, Message
+from seedflood.protocol.swarm.messages import Member
 
 
 class Journal(seams.Journal, Protocol):
@@ -55,13 +55,6 @@ class Journal(seams.Journal, Protocol):
         """
 
 
-class Links(seams.Links, Protocol):
-    """The links to neighbours, which can also pull."""
-
-    def pull(self, peer: OriginId, frontier: tuple[Held, ...]) -> object:
-        """Asks the peer for everything that the frontier lacks. At the end `Driver.pulled` is called."""
-
-
 class Adopt(NamedTuple):
     """Set the coefficients of the epoch to those of `closed` plus the updates of `others`."""
 
@@ -90,15 +83,11 @@ class Refill(NamedTuple):
 
 
 Job = ClosedWindow | Measure | TakeDigest | SumEpoch | Adopt | Seal | Replay | Refill
-Compute = Callable[[Job], None]
-"""The model on its own thread. It does one job after the other, and answers by `Driver.answered`."""
+"""For the model on its own thread. It does one job after the other, and answers by `Driver.answered`."""
 
 
 class Observer(seams.Observer, Protocol):
     """Hears of what happens, also of what was kept and applied."""
-
-    def sent(self, peer: OriginId, message: Message) -> None:
-        """A message was given to the link with the peer. Not called for answers to pulls."""
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         """A neighbour's sum has replaced the bundles of an epoch. source: that neighbour."""

@@ -1,6 +1,6 @@
-"""Do the rows of hosts fit together, and are ours the same as before a restart? Each host tells which share it trains
-on, and a digest of all rows. An operator's slip in either is told once of each host: nothing else would show that rows
-are trained twice, or never."""
+"""Do the rows of hosts fit together, and are ours the same as before a restart? Each host states which share it trains
+on, and a digest of all rows. An operator's slip in either is logged once for each host: nothing else would show that
+rows are trained twice, or never."""
 
 from collections.abc import Iterable
 
@@ -35,9 +35,9 @@ class Shares:
         """members: what the journal has of everyone, ourselves included."""
         ours = [member for member in members if member.origin == self._node.origin]
         if ours and stated(max(ours, key=lambda one: one.age)).rows not in (None, self._rows):
-            self._hub.tell(REPLACED, "warning", share=f"{self._rows.place + 1}/{self._rows.shares}")
+            self._hub.log(REPLACED, "warning", share=f"{self._rows.place + 1}/{self._rows.shares}")
 
-    def heard(self, origins: Iterable[OriginId]) -> None:
+    def compare(self, origins: Iterable[OriginId]) -> None:
         """These hosts take part."""
         for origin in {*origins} - self._compared:
             member = self._node.membership.get(origin)
@@ -45,4 +45,4 @@ class Shares:
                 self._compared.add(origin)
                 if (wrong := misfit(self._rows, theirs)) is not None:
                     share = f"{theirs.place + 1}/{theirs.shares}"
-                    self._hub.tell(wrong, "warning", peer=member.name, share=share)
+                    self._hub.log(wrong, "warning", peer=member.name, share=share)

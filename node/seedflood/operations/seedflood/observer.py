@@ -43,7 +43,7 @@ class SeedfloodObserver:
         """What all hosts told: `loss_of_all_hosts`, the median over origins of the last window."""
         hub.tally.count_updates(get_args(CloseReason))
         hub.unready_reason = "its replica was not compared with a neighbour's yet"
-        hub.tells_rounds = True
+        hub.counts_rounds = True
         hub.tracer = self._trace
 
     # What the driver did (seams.Observer)

@@ -63,7 +63,7 @@ class Agreement:
         self._life.enter(Phase.CHOOSING)
         self.since, self._stands = now, stands
         self._presence.declare()
-        self._talk.tell_progress()
+        self._talk.send_progress()
         self.advance(now)
 
     def advance(self, now: float) -> None:
@@ -99,7 +99,7 @@ class Agreement:
         if answer.is_far and aim is not None:
             self.choice.refuse(aim.author)
             name = self._presence.membership.name(aim.author)
-            self._outbox.tell("a replica for the end is too far from ours", "warning", author=name)
+            self._outbox.log("a replica for the end is too far from ours", "warning", author=name)
         if answer.content is not None and aim is not None:
             self._state(aim, answer.content)
         elif self.choice.ours is not None and self._life.phase is not Phase.LEFT:
@@ -151,7 +151,7 @@ class Agreement:
             self.since = now  # the next one has as long
             if not self.choice.give_up(aim):
                 self._is_alone = True
-                self._outbox.tell(
+                self._outbox.log(
                     "ends with what it has: nobody gives it the replica with which the others end", "warning"
                 )
         return None
@@ -183,11 +183,11 @@ class Agreement:
             self._fetch.end()
             self.since, self.has_result = now, not self._is_alone
             self._outbox.order(KeepCheckpoint(self._rules.rounds))
-            self._talk.tell_progress()
+            self._talk.send_progress()
         is_wanted = self.awaited(now) or self._serve.peers
         if is_wanted and now < self._end_at:
             return
         if unequal := self._presence.membership.names(self.choice.unequal()):
-            self._outbox.tell("ends, and other hosts hold another replica", "warning", unequal_to=unequal)
+            self._outbox.log("ends, and other hosts hold another replica", "warning", unequal_to=unequal)
         self._life.enter(Phase.FINISHED)
         self._outbox.finish()

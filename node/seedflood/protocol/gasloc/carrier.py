@@ -4,7 +4,7 @@ A transfer belongs to a peer and a content, not to a link: after a break it resu
 The receiver asks; the sender remembers only what it has offered.
 """
 
-from seedflood.protocol.gasloc.messages import Accept, Chunk, Saying, encode
+from seedflood.protocol.gasloc.messages import Accept, Chunk, ContentMessage, encode
 from seedflood.protocol.gasloc.rules import CHUNK_BYTES_MAX
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending, Sinks, key_of
 from seedflood.protocol.origin import OriginId
@@ -35,10 +35,10 @@ class Carrier:
         self._outbox = outbox
         self._chunk_bytes = chunk_bytes
 
-    def say(self, peer: OriginId, saying: Saying) -> None:
+    def send(self, peer: OriginId, message: ContentMessage) -> None:
         """Sends to a peer if it is linked."""
         if peer in self._neighbours:
-            self._outbox.send(peer, Opaque(encode(saying)))
+            self._outbox.send(peer, Opaque(encode(message)))
 
     def next_frame(self, peer: OriginId) -> bytes | None:
         """What is to be sent next to a neighbour on its connection for contents; None if nothing is. The connection

@@ -11,10 +11,10 @@ stated one (`final_wait`). Then it takes the one of these rules, states it as we
 3. Where hosts have kept different ones for as long as those that are away are waited for, the one that most hold is
    taken, however few they are: all honest hosts may be far from each other.
 
-All that decides is in signed statements. So hosts that have heard the same take the same, though one of them may have
-refused what another one took. A liar may refuse what it likes, which counts for nothing: refusals only say which way a
-replica does not come. Where liars are enough to turn what most hosts hold, and never stay with one statement, hosts may
-end with different replicas, each of them near an honest one; their logs say so.
+All that decides is in signed statements. So hosts that have received the same take the same, though one of them may
+have refused what another one took. A liar may refuse what it likes, which counts for nothing: refusals only say which
+way a replica does not come. Where liars are enough to turn what most hosts hold, and never stay with one statement,
+hosts may end with different replicas, each of them near an honest one; their logs say so.
 
 **Nothing is waited for that nobody serves.** What comes first in the draw has as long as it may take to come here, and
 longer while it arrives. It is passed over at once if it cannot come by way of hosts that do not refuse it. An author
@@ -124,8 +124,8 @@ class Choice:
 
     def unequal(self) -> set[OriginId]:
         """The hosts that hold something else at the end."""
-        told = {word.origin for word in self._membership.words() if _digest_of(word) is not None}
-        return told - self.equal() if self.ours is not None else set()
+        stating = {word.origin for word in self._membership.words() if _digest_of(word) is not None}
+        return stating - self.equal() if self.ours is not None else set()
 
     def awaited(self, *, with_away: bool) -> set[OriginId]:
         """The hosts that take part, that we can reach (also by way of hosts that still join), and that do not hold what

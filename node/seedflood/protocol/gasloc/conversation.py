@@ -10,12 +10,12 @@ from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.messages import (
     Accept,
     Chunk,
+    ContentMessage,
     Decline,
     Kind,
     Offer,
     Progress,
     Reason,
-    Saying,
     Want,
     decode,
 )
@@ -40,11 +40,11 @@ class Conversation:
     _where: Callable[[], Progress]
     progress: dict[OriginId, Progress] = field(default_factory=dict)
     news: int = 0
-    _furthest: dict[tuple[type[Saying], OriginId], int] = field(default_factory=dict)
+    _furthest: dict[tuple[type[ContentMessage], OriginId], int] = field(default_factory=dict)
     """The latest round in messages of this kind from each neighbour."""
 
     def connected(self, peer: OriginId, now: float) -> None:
-        self._carrier.say(peer, self._where())
+        self._carrier.send(peer, self._where())
         self._exchange.connected(peer)
         self.fetch.connected(peer)
         self._carrier.connected(peer, now)
@@ -60,9 +60,9 @@ class Conversation:
             raise PeerError("speaks of another algorithm", reason="order")
         match decode(message.data):
             case Progress() as progress:
-                self._hear_progress(peer, progress)
+                self._receive_progress(peer, progress)
             case Chunk() as chunk:
-                self._hear_chunk(peer, chunk, now)
+                self._receive_chunk(peer, chunk, now)
             case Accept() as accept:
                 self._carrier.accepted(peer, accept)
             case Want(digest):
@@ -72,53 +72,53 @@ class Conversation:
             case Decline(kind=Kind.COPY):
                 self.fetch.declined(peer)
             case Offer() as offer:
-                self._hear_offer(peer, offer, now)
+                self._receive_offer(peer, offer, now)
             case Decline() as decline:
                 self._exchange.declined(peer, decline)
 
-    def tell_progress(self) -> None:
+    def send_progress(self) -> None:
         for peer in self._presence.neighbours:
-            self._carrier.say(peer, self._where())
+            self._carrier.send(peer, self._where())
 
     def swarm_round(self) -> int:
         """How far the swarm is; we count once we take part."""
         ours = self._presence.ours
-        told = {peer: one.round for peer, one in self.progress.items()}
-        told[ours.origin] = self._where().round
+        reported = {peer: one.round for peer, one in self.progress.items()}
+        reported[ours.origin] = self._where().round
         but = None if ours.has_spoken else ours.origin
-        return swarm_round(self._presence.membership, told, self._rules.rounds, self._rules.clients, but=but)
+        return swarm_round(self._presence.membership, reported, self._rules.rounds, self._rules.clients, but=but)
 
     def round_of(self, origin: OriginId) -> int:
-        """The last one that it has told of, or ours."""
+        """The last one that it has reported, or ours."""
         if origin == self._presence.ours.origin:
             return self._where().round
-        word, told = self._presence.membership.spoken(origin), self.progress.get(origin)
-        return max(0 if word is None else stated(word).round, 0 if told is None else told.round)
+        word, reported = self._presence.membership.spoken(origin), self.progress.get(origin)
+        return max(0 if word is None else stated(word).round, 0 if reported is None else reported.round)
 
     def donors(self) -> dict[OriginId, int]:
         """The neighbours that can give a checkpoint, by what they say, each with its round."""
         return {peer: one.round for peer, one in self.progress.items() if one.can_serve}
 
-    def _hear_chunk(self, peer: OriginId, chunk: Chunk, now: float) -> None:
+    def _receive_chunk(self, peer: OriginId, chunk: Chunk, now: float) -> None:
         receiving = self._carrier.take(peer, chunk, now)
         if receiving is not None:
             self._exchange.arrived(peer, receiving, now)
             self.fetch.arrived(peer, receiving)
 
-    def _hear_progress(self, peer: OriginId, progress: Progress) -> None:
+    def _receive_progress(self, peer: OriginId, progress: Progress) -> None:
         if progress.round > self._rules.rounds:
             raise PeerError(f"is in round {progress.round} of {self._rules.rounds}", reason="limit")
         self._count(Progress, peer, progress.round)
         self.progress[peer] = progress
 
-    def _count(self, kind: type[Saying], peer: OriginId, round_: int) -> None:
+    def _count(self, kind: type[ContentMessage], peer: OriginId, round_: int) -> None:
         if round_ > self._furthest.get((kind, peer), -1):
             self._furthest[kind, peer] = round_
             self.news += 1
 
-    def _hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
+    def _receive_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
         self._count(Offer, peer, offer.round)
         if self._where().is_active:
             self._exchange.offered(peer, offer, now, self._where().round)
         else:
-            self._carrier.say(peer, Decline(Kind.ROUND, offer.round, Reason.AWAY, self._where().round))
+            self._carrier.send(peer, Decline(Kind.ROUND, offer.round, Reason.AWAY, self._where().round))

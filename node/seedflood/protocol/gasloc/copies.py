@@ -161,7 +161,7 @@ class Fetch:
 
     def connected(self, peer: OriginId) -> None:
         if peer == self.donor:
-            self._carrier.say(peer, Want(self.wanted))
+            self._carrier.send(peer, Want(self.wanted))
 
     def progress(self) -> CatchingUp | None:
         """How many bytes of the copy are here; None if none is being fetched."""
@@ -184,7 +184,7 @@ class Fetch:
         elif untried and now >= self._ask_at:
             self.donor = untried[0]
             self._begin_watch(self.donor, now)
-            self._carrier.say(self.donor, Want(self.wanted))
+            self._carrier.send(self.donor, Want(self.wanted))
 
     def _rank(self, donors: Mapping[OriginId, int]) -> list[OriginId]:
         """Linked donors. First those that failed us least often."""
@@ -269,14 +269,14 @@ class Serve:
             place = None
         if place is not None:
             if place.offer is not None:
-                self._carrier.say(peer, place.offer)  # it lost the link, and goes on
+                self._carrier.send(peer, place.offer)  # it lost the link, and goes on
             return
         has_it = can_serve if wanted == NEWEST else self._final is not None and self._final[0].digest == wanted
         is_resting = now < self._rest_until.get(peer, 0.0)
         places, of_resting = (PLACES, 0) if wanted == NEWEST else (LAST_PLACES, RESTING_PLACES)
         taken = sum((place.wanted == NEWEST) == (wanted == NEWEST) for place in self._places.values())
         if not has_it or taken >= (of_resting if is_resting else places):
-            self._carrier.say(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
+            self._carrier.send(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
             return
         self._places[peer] = Place(now, wanted)
         if wanted == NEWEST:
@@ -291,11 +291,11 @@ class Serve:
             return
         if content is None:
             del self._places[peer]
-            self._carrier.say(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
+            self._carrier.send(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
             return
         place.sending, place.watch = self._carrier.offer(peer, content), Watch(0, self._least, now)
         place.offer = Offer(Kind.COPY, round_, content.digest, content.size)
-        self._carrier.say(peer, place.offer)
+        self._carrier.send(peer, place.offer)
 
     def advance(self, now: float) -> None:
         for peer, place in list(self._places.items()):

@@ -95,7 +95,7 @@ class Exchange:
         self.pairs = tuple(edge_of(self._origin, partner) for partner in partners)
         self._slots = slots or max(1, len(partners))
         names = self._presence.membership.names(partners)
-        self._outbox.tell("matched", "debug", round=round_, partners=names)
+        self._outbox.log("matched", "debug", round=round_, partners=names)
         for partner in partners:
             if partner in self._presence.neighbours and self._trust.is_trusted(partner, round_):
                 self._open(partner, now)
@@ -129,7 +129,7 @@ class Exchange:
         for partner in partners:
             self._trust.lied(partner, self.round)
             self.mixed -= 1
-            self._tell_skipped(partner, self.round, "digest")
+            self._log_skipped(partner, self.round, "digest")
 
     def _open(self, partner: OriginId, now: float) -> None:
         assert self.content is not None, "nothing is encoded"
@@ -138,7 +138,7 @@ class Exchange:
         sending = self._carrier.offer(partner, content)
         pairing = Pairing(partner, ours, sending, now, self._open_until)
         self._pairings[partner] = pairing
-        self._carrier.say(partner, ours)
+        self._carrier.send(partner, ours)
         offer = self._offers.get(partner)
         if offer is not None and offer.round == self.round:
             self._begin_transfer(pairing, offer, now)
@@ -184,7 +184,7 @@ class Exchange:
         our_round = self.round if self.is_open else our_round
         pairing = self._pairing_of(peer, offer.round)
         if pairing is not None and pairing.stage in (PairStage.HELD, PairStage.MIXED):
-            self._carrier.confirm(peer, offer.digest, offer.size)  # it has not heard that we have all of it
+            self._carrier.confirm(peer, offer.digest, offer.size)  # it does not know yet that we have all of it
         elif offer.round < our_round:
             self._decline(peer, offer, Reason.PASSED)
         elif not self.is_open or offer.round > our_round:
@@ -272,13 +272,13 @@ class Exchange:
         elif pairing.is_pending:
             if pairing.stage is PairStage.MOVING and reason is Reason.LATE:
                 self._pace.failed(pairing.partner)
-            self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, reason, self.round))
+            self._carrier.send(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, reason, self.round))
             self._skip(pairing, reason.name.lower())
 
     def _mix(self, pairing: Pairing) -> None:
         pairing.enter(PairStage.MIXED)
         name = self._presence.membership.name(pairing.partner)
-        self._outbox.tell("exchanged", "debug", partner=name, round=pairing.ours.round, bytes=pairing.ours.size)
+        self._outbox.log("exchanged", "debug", partner=name, round=pairing.ours.round, bytes=pairing.ours.size)
 
     def _skip(self, pairing: Pairing, reason: str) -> None:
         pairing.enter(PairStage.SKIPPED)
@@ -287,26 +287,26 @@ class Exchange:
             # To stop it aloud would read as if we had all of it.
             self._carrier.forget(pairing.partner, pairing.theirs.digest)
         self._carrier.withdraw(pairing.partner, pairing.ours.digest)
-        self._tell_skipped(pairing.partner, pairing.ours.round, reason)
+        self._log_skipped(pairing.partner, pairing.ours.round, reason)
 
-    def _tell_skipped(self, partner: OriginId, round_: int, reason: str) -> None:
+    def _log_skipped(self, partner: OriginId, round_: int, reason: str) -> None:
         self.skipped += 1
         name = self._presence.membership.name(partner)
-        self._outbox.tell("exchange skipped", partner=name, round=round_, reason=reason)
+        self._outbox.log("exchange skipped", partner=name, round=round_, reason=reason)
 
     def _refuse(self, pairing: Pairing, reason: str) -> None:
         """Distrusts a partner that offers something else than parameters of this run."""
         self._trust.lied(pairing.partner, self.round)
-        self._carrier.say(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, Reason.DISTRUST, self.round))
+        self._carrier.send(pairing.partner, Decline(Kind.ROUND, pairing.ours.round, Reason.DISTRUST, self.round))
         self._skip(pairing, reason)
 
     def _decline(self, peer: OriginId, offer: Offer, reason: Reason) -> None:
-        self._carrier.say(peer, Decline(Kind.ROUND, offer.round, reason, max(self.round, 0)))
+        self._carrier.send(peer, Decline(Kind.ROUND, offer.round, reason, max(self.round, 0)))
 
     def _offer_again(self, partner: OriginId) -> None:
         pairing = self._pairings.get(partner)
         if self.is_open and pairing is not None and pairing.is_pending:
-            self._carrier.say(partner, pairing.ours)
+            self._carrier.send(partner, pairing.ours)
 
     def _check_offer(self, peer: OriginId, offer: Offer) -> None:
         rules = self._rules

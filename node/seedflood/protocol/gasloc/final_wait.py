@@ -49,10 +49,10 @@ class FinalWait:
     def awaited(self, now: float) -> set[OriginId]:
         if self._have_gone_on:
             return set()
-        told = {peer: one.round for peer, one in self._talk.progress.items()}
+        reported = {peer: one.round for peer, one in self._talk.progress.items()}
         membership, ours = self._presence.membership, self._presence.ours.origin
         still = standing_still(membership, self._pace.silent(now), ours, self.round)
-        linked, away = behind(membership, ours, told, self.round, still)
+        linked, away = behind(membership, ours, reported, self.round, still)
         if now >= self._end(now):
             linked = set()
         return linked | away if now < self.wake_at() else linked

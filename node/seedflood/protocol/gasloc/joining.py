@@ -14,14 +14,14 @@ those of a host that was down, or suspended, or got an old copy of its disk. Who
 
 
 class Joining:
-    """since: when it began. has_parameters: do we have others than the base model's? is_forgetful: do others know of a
+    """since: when it began. has_parameters: do we have others than the base model's? is_amnesic: do others know of a
     life of ours that our journal lacks?"""
 
     def __init__(
         self, rules: GaslocRules, patience: Patience, presence: Presence, talk: Conversation, fetch: Fetch
     ) -> None:
         self.since = 0.0
-        self.has_parameters = self.is_forgetful = False
+        self.has_parameters = self.is_amnesic = False
         self._rules = rules
         self._patience = patience
         self._presence = presence
@@ -39,10 +39,10 @@ class Joining:
         self.begin(now)
         self._known = self._presence.membership.get(self._presence.ours.origin)
 
-    def hear_of_past(self, member: Member) -> None:
+    def learn_of_past(self, member: Member) -> None:
         """Statements are journalled before they are sent. So if our journal lacks this one, the journal was lost."""
         if self._known is None or member.age > self._known.age:
-            self.is_forgetful = True
+            self.is_amnesic = True
 
     @property
     def patient_until(self) -> float:

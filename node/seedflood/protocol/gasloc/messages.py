@@ -93,10 +93,10 @@ class Chunk(NamedTuple):
     data: bytes | memoryview
 
 
-Saying = Progress | Offer | Accept | Decline | Want | Chunk
+ContentMessage = Progress | Offer | Accept | Decline | Want | Chunk
 
 
-_FORMS: dict[type[Saying], tuple[int, struct.Struct]] = {
+_FORMS: dict[type[ContentMessage], tuple[int, struct.Struct]] = {
     Progress: (1, struct.Struct(">BQB")),
     Offer: (2, struct.Struct(f">BBQ{DIGEST_BYTES}sQHB")),
     Accept: (3, struct.Struct(f">B{DIGEST_BYTES}sQ")),
@@ -110,9 +110,9 @@ part whose length differs."""
 _KINDS = {tag: kind for kind, (tag, _) in _FORMS.items()}
 
 
-def encode(saying: Saying) -> bytes:
-    tag, form = _FORMS[type(saying)]
-    match saying:
+def encode(message: ContentMessage) -> bytes:
+    tag, form = _FORMS[type(message)]
+    match message:
         case Chunk(key, offset, data):
             return b"".join((form.pack(tag, key, offset, checksum(key, offset, data)), data))
         case Progress(round_, is_active, can_serve):
@@ -121,10 +121,10 @@ def encode(saying: Saying) -> bytes:
             name = encoding.encode()
             return form.pack(tag, kind, round_, digest, size, degree, len(name)) + name
         case _:
-            return form.pack(tag, *saying)
+            return form.pack(tag, *message)
 
 
-def decode(data: bytes) -> Saying:
+def decode(data: bytes) -> ContentMessage:
     """Undoes `encode`. Raises PeerError for bytes that no host of the run sends."""
     if not data:
         raise PeerError("an empty message", reason="limit")
@@ -146,14 +146,14 @@ def _decode_chunk(data: bytes) -> Chunk:
     _, form = _FORMS[Chunk]
     if not form.size < len(data) <= form.size + CHUNK_BYTES_MAX:
         raise PeerError(f"a chunk of {len(data)} bytes", reason="limit")
-    _, key, offset, told = form.unpack_from(data)
+    _, key, offset, expected = form.unpack_from(data)
     body = memoryview(data)[form.size :]
-    if checksum(key, offset, body) != told:
+    if checksum(key, offset, body) != expected:
         raise PeerError("a chunk with a wrong checksum", reason="checksum")
     return Chunk(key, offset, body)
 
 
-def _decode(data: bytes) -> Saying:
+def _decode(data: bytes) -> ContentMessage:
     if (kind := _KINDS.get(data[0])) is None:
         raise ValueError("nothing is spelled so")
     _, form = _FORMS[kind]

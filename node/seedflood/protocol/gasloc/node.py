@@ -8,8 +8,8 @@ from seedflood.protocol.gasloc.rules import GaslocRules, Habits
 from seedflood.protocol.gasloc.statement import stated, unpack
 from seedflood.protocol.gasloc.transfer import Sinks
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.admission import MemberAdmission
-from seedflood.protocol.swarm.gate import Gate
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
 from seedflood.protocol.swarm.outputs import Outbox, Outputs
 from seedflood.protocol.swarm.presence import Presence
@@ -27,11 +27,11 @@ class GaslocNode(Swarm[Outputs]):
         verify: Verify,
         sinks: Sinks,
         habits: Habits | None = None,
-        gate: Gate | None = None,
+        access: AccessList | None = None,
     ) -> None:
         outbox, habits = Outbox(Outputs), habits or Habits()
         self.rules = rules
-        admission = MemberAdmission(rules, verify, gate, check_state=unpack)
+        admission = MemberAdmission(rules, verify, access, check_state=unpack)
         presence = Presence(rules, member, sign, admission, outbox)
         self.gasloc = Gasloc(rules, presence, outbox, sinks, habits)
         super().__init__(presence, self.gasloc, outbox, habits.patience)

@@ -37,8 +37,8 @@ class Pace:
         """In bytes per second, from each neighbour."""
         self._bounds = bounds
         self._delays = delays
-        self._heard: dict[OriginId, tuple[int, float]] = {}
-        """The latest round that each host has said, and when it came to it. Nothing else that it states counts."""
+        self._reached: dict[OriginId, tuple[int, float]] = {}
+        """The latest round that each host has reported, and when it came to it. Nothing else that it states counts."""
 
     @property
     def hop_seconds(self) -> float:
@@ -51,11 +51,11 @@ class Pace:
     def transfer_seconds(self, peer: OriginId, size: int) -> float:
         return self._bounds.transfer_seconds(size, self.throughput.get(peer), self.hop_seconds)
 
-    def heard(self, rounds: Mapping[OriginId, int], now: float) -> None:
-        """These hosts have said that they are in these rounds."""
+    def reached(self, rounds: Mapping[OriginId, int], now: float) -> None:
+        """These hosts have reported that they are in these rounds."""
         for origin, round_ in rounds.items():
-            if round_ > self._heard.get(origin, (-2, 0.0))[0]:
-                self._heard[origin] = round_, now
+            if round_ > self._reached.get(origin, (-2, 0.0))[0]:
+                self._reached[origin] = round_, now
 
     @property
     def patience_seconds(self) -> float:
@@ -66,7 +66,7 @@ class Pace:
     def silent(self, now: float) -> set[OriginId]:
         """The hosts that wait, crawl or hang, though their links are up. All hosts notice this at about the same
         time."""
-        return {origin for origin, (_, at) in self._heard.items() if now - at > self.patience_seconds}
+        return {origin for origin, (_, at) in self._reached.items() if now - at > self.patience_seconds}
 
     def measured(self, peer: OriginId, bytes_per_second: float) -> None:
         """The throughput of our last transfer from the peer."""

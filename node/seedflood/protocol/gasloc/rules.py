@@ -54,6 +54,10 @@ class GaslocRules(SwarmRules):
         """The number of the round after all exchanges."""
         return self.training_rounds + CLOSING_ROUNDS
 
+    def step_of(self, round_: int) -> int:
+        """The step with which a round begins."""
+        return min(round_ * self.local_steps, self.steps)
+
     def is_closing(self, round_: int) -> bool:
         """Is it an exchange at the end of the run, without local steps?"""
         return round_ >= self.training_rounds

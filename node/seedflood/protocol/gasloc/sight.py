@@ -1,6 +1,6 @@
 """How a node that trains by GASLoC is seen: its figures, and why it waits.
 
-no link      it joins, and has heard of nobody how far the others are
+no link      it joins, and does not know from anybody how far the others are
 donor        it joins, and needs a copy of a neighbour's replica
 start        it waits for the others before the first round
 own replica  it loads its own
@@ -39,9 +39,9 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
 
 def words_of(node: "Gasloc", membership: Membership, ours: OriginId) -> dict[str, str]:
     matched = [a if b == ours else b for a, b in node.exchange.pairs]
-    told: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
-    told["unequal_to"] = node.agreement.choice.unequal()
-    return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in told.items()}
+    hosts: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
+    hosts["unequal_to"] = node.agreement.choice.unequal()
+    return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in hosts.items()}
 
 
 def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
@@ -57,7 +57,7 @@ def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterato
             kinds = dict.fromkeys(agreement.awaited(now), "neighbour") | dict.fromkeys(node.serve.peers, "copy")
             for origin in sorted(kinds, key=membership.name):
                 yield Blocker(kinds[origin], origin, membership.name(origin), None, agreement.since)
-        case _ if node.exchange.is_open and not node.is_computing:
+        case _ if node.exchange.is_open and not node.course.is_computing:
             yield from node.exchange.blockers()
 
 
@@ -80,7 +80,7 @@ def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]
 
 def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:
     donor, since = node.fetch.donor, node.joining.since
-    if not node.is_restored:
+    if not node.course.is_restored:
         return Blocker("own replica", None, "its own replica, which is loaded or evaluated", None, since)
     if node.fetch.is_adopting:
         return Blocker("own replica", None, "a copy, which is loaded", None, since)

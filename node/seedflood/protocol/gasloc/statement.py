@@ -139,14 +139,17 @@ def known_graph(
 
 
 def behind(
-    membership: Membership, us: OriginId, told: Mapping[OriginId, int], round_: int, still: Collection[OriginId]
+    membership: Membership, us: OriginId, reported: Mapping[OriginId, int], round_: int, still: Collection[OriginId]
 ) -> tuple[set[OriginId], set[OriginId]]:
     """Hosts that take part but have not reached this round: (those that we can reach in the graph, those that are
     away). The last word of a host counts: one that starts again takes part as before, and is away until it says so.
-    told: rounds of neighbours that we know besides statements. still: hosts that stand still; they count as away."""
+    reported: rounds of neighbours that we know besides statements. still: hosts that stand still; they count as
+    away."""
     left = {one.origin for one in (*membership.all(), *membership.words()) if one.has_left}
-    told_rounds = ((word.origin, max(stated(word).round, told.get(word.origin, 0))) for word in membership.words())
-    late = {origin for origin, reached in told_rounds if reached < round_} - left - {us}
+    reported_rounds = (
+        (word.origin, max(stated(word).round, reported.get(word.origin, 0))) for word in membership.words()
+    )
+    late = {origin for origin, reached in reported_rounds if reached < round_} - left - {us}
     linked = distances(known_graph(membership, still), us).keys()
     return late & linked, late - linked
 
@@ -159,16 +162,16 @@ def is_anyone_taking_part(membership: Membership, us: OriginId) -> bool:
 
 def swarm_round(
     membership: Membership,
-    told: Mapping[OriginId, int],
+    reported: Mapping[OriginId, int],
     rounds: int,
     clients: int,
     *,
     but: OriginId | None = None,
 ) -> int:
-    """The round that half of the hosts have reached, so that no minority moves anyone. told: rounds that we know
+    """The round that half of the hosts have reached, so that no minority moves anyone. reported: rounds that we know
     besides statements, our own and those of neighbours. The last word of a host counts: one that starts again states
     nothing of rounds until it takes part. Hosts that have finished the run count, those that left before do not, and
-    those of whom nothing was heard yet have reached nothing: else a liar that comes first would be half of them.
+    those of whom nothing was received yet have reached nothing: else a liar that comes first would be half of them.
     but: who does not count."""
     reached = []
     unheard = clients - membership.absentees() - (but is not None)
@@ -176,7 +179,7 @@ def swarm_round(
         if word.origin == but:
             continue
         unheard -= 1
-        round_ = max(stated(word).round, told.get(word.origin, 0))
+        round_ = max(stated(word).round, reported.get(word.origin, 0))
         if not word.has_left or round_ >= rounds:
             reached.append(min(round_, rounds))
     reached = sorted(reached + [0] * unheard, reverse=True)

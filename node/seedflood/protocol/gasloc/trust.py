@@ -38,7 +38,7 @@ class Trust:
         self._until[peer] = (round_ + 2 * rounds, 2 * rounds)
         self.failed(peer)
         name = self._presence.membership.name(peer)
-        self._outbox.tell("a neighbour exchanges no parameters of this run", "warning", peer=name, round=round_)
+        self._outbox.log("a neighbour exchanges no parameters of this run", "warning", peer=name, round=round_)
 
     def failed(self, peer: OriginId) -> None:
         """It gave us nothing, or not fast enough."""

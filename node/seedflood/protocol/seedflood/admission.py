@@ -17,9 +17,9 @@ from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Vote
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import unpack as unpack_statement
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.admission import MemberAdmission
-from seedflood.protocol.swarm.gate import Gate
-from seedflood.protocol.swarm.messages import Verify
+from seedflood.protocol.swarm.messages import Member, Verify
 
 Objection = Literal[
     "stranger",
@@ -58,10 +58,10 @@ class Terms(NamedTuple):
 class Admission(MemberAdmission):
     """Checks what the network says against the rules of the run, the known members and what is held already."""
 
-    def __init__(self, rules: Rules, verify: Verify, frontier: Frontier, gate: Gate | None = None) -> None:
-        super().__init__(rules, verify, gate, check_state=unpack_statement)
+    def __init__(self, rules: Rules, verify: Verify, frontier: Frontier, access: AccessList | None = None) -> None:
+        super().__init__(rules, verify, access, check_state=unpack_statement)
         self._rules = rules
-        self._tells = rules.telling.admits
+        self._admits = rules.compression.admits
         self._frontier = frontier
 
     @property
@@ -103,52 +103,55 @@ class Admission(MemberAdmission):
         first, end = (number * self._rules.refresh_period for number in (closed.epoch, closed.epoch + 1))
         if self._rules.step_reach is not None:
             return are_within(coefficients, (end - first) * self._rules.step_reach)
-        return are_within(coefficients, count_steps(closed.frontier, first, end) * self._rules.telling.reach)
+        return are_within(coefficients, count_steps(closed.frontier, first, end) * self._rules.compression.reach)
 
     def admits(self, bundle: Bundle, span: Span, terms: Terms | None) -> bool:
         """May this bundle be used? Asked only if something in it is new. span: `bundle.span`. terms: None if it is only
         to prove something (`ends`): then only its form and its author count. Raises PeerError for a wrong signature."""
         origin, first, last = span
         if terms is not None and (objection := self._objection_to(bundle, terms)) is not None:
-            return self._reject(bundle, objection)
+            return self._reject(objection)
         member = self.membership.get(origin)
         if member is None:
-            return self._reject(bundle, "unknown origin")
+            return self._reject("unknown origin")
         if last >= self._rules.steps or first < 0:
-            return self._reject(bundle, "beyond the run")
+            return self._reject("beyond the run")
         if (objection := self._objection_to_form(bundle)) is not None:
-            return self._reject(bundle, objection)
+            return self._reject(objection)
         if terms is not None and (first >= terms.before or not self._frontier.can_add(origin, first)):
-            return self._reject(bundle, "too far ahead")
-        if self.has_twin(origin):
-            return self._reject(bundle, "another key")
-        key = member.public_key
-        is_of_it = self._verify(key, bundle.signed_bytes(self._rules.run_id, key), bundle.signature)
-        return is_of_it or self._reject(bundle, "signature")
+            return self._reject("too far ahead")
+        return self._has_signed(member, bundle)
 
     def admits_vote(self, vote: Vote) -> bool:
         """May this vote be counted? Raises PeerError for a wrong signature."""
         member = self.membership.get(vote.origin)
-        if member is None or (self.gate.is_closed and vote.origin not in self.gate.listed):
-            self.refuse("unknown origin" if member is None else "stranger")
-            return False
-        if self.has_twin(vote.origin):
-            self.refuse("another key")
-            return False
+        if member is None or (self.access.is_closed and vote.origin not in self.access.listed):
+            return self._reject("unknown origin" if member is None else "stranger")
+        return self._has_signed(member, vote)
+
+    def _has_signed(self, member: Member, signed: Bundle | Vote) -> bool:
+        """Raises PeerError for a wrong signature."""
+        if member.origin in self.twins:
+            return self._reject("another key")
         key = member.public_key
-        if self._verify(key, vote.signed_bytes(self._rules.run_id, key), vote.signature):
+        if self._verify(key, signed.signed_bytes(self._rules.run_id, key), signed.signature):
             return True
         self.refuse("signature")
-        raise PeerError(f"a vote of {member.name} has a wrong signature", reason="signature")
+        what, name = "vote" if isinstance(signed, Vote) else "bundle", self.membership.name(member.origin)
+        raise PeerError(f"a {what} of {name} has a wrong signature", reason="signature")
 
     def _objection_to(self, bundle: Bundle, terms: Terms) -> Objection | None:
-        """Why nothing that its origin says of these steps is taken, if so."""
-        origin, last, gate = bundle.origin, bundle.last, self.gate
-        cut = gate.cuts.get(origin)
+        """Why nothing that its origin publishes of these steps is taken, if so."""
+        origin, last, access = bundle.origin, bundle.last, self.access
+        cut = access.cuts.get(origin)
         if last >= self.membership.ended.get(origin, STEP_MAX) or (cut and cut.excludes(bundle.step, last)):
             return "cut"
-        if gate.trainers is not None and origin not in gate.trainers and not self._may_have_said(origin, terms):
-            return gate.objection_to(origin)
+        if (
+            access.trainers is not None
+            and origin not in access.trainers
+            and not self._may_have_published(origin, terms)
+        ):
+            return access.objection_to(origin)
         return None
 
     def _objection_to_form(self, bundle: Bundle) -> Objection | None:
@@ -157,19 +160,16 @@ class Admission(MemberAdmission):
             return "not a round"
         if rules.turn_rounds > 1 and not rules.turns.has(bundle.origin, bundle.last):
             return "not its turn"
-        if not self._tells(probes):
+        if not self._admits(probes):
             return "payload"
         return None
 
-    def _may_have_said(self, origin: OriginId, terms: Terms) -> bool:
-        """May a donor of ours have something that this origin said before it was removed? Once it is cut off, what is
-        in no hole may come from anybody."""
-        is_former = origin in self.gate.former or self.membership.took_part(origin)
-        return origin in self.gate.cuts or (terms.is_answer and is_former)
+    def _may_have_published(self, origin: OriginId, terms: Terms) -> bool:
+        """May a donor of ours have something that this origin published before it was removed? Once it is cut off, what
+        is in no hole may come from anybody."""
+        is_former = origin in self.access.former or self.membership.took_part(origin)
+        return origin in self.access.cuts or (terms.is_answer and is_former)
 
-    def _reject(self, bundle: Bundle, reason: Objection) -> bool:
+    def _reject(self, reason: Objection) -> bool:
         self.refuse(reason)
-        if reason == "signature":
-            name = self.membership.name(bundle.origin)
-            raise PeerError(f"a bundle of {name} has a wrong signature", reason=reason)
         return False

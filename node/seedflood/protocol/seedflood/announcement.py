@@ -26,30 +26,30 @@ class Announcement:
         self._rules = rules
         self._presence = presence
         self._frontier = frontier
-        self._said_at: float | None = None
+        self._announced_at: float | None = None
         self._asked: set[OriginId] = set()
-        self._heard_by: set[OriginId] = set()
+        self._confirmed_by: set[OriginId] = set()
 
-    def is_heard(self, first: int, now: float) -> bool:
+    def is_confirmed(self, first: int, now: float) -> bool:
         """May we publish from the step `first` on? If the neighbours do not know of it yet, announces it."""
         if not self._is_needed(first):
             return True
-        if self._said_at is None:
-            self._said_at = now
+        if self._announced_at is None:
+            self._announced_at = now
             self._presence.take_part(first)
         neighbours = set(self._presence.neighbours)
         for peer in sorted(neighbours - self._asked):
             self._presence.ping(peer, now)
         self._asked = neighbours
-        return bool(neighbours) and neighbours <= self._heard_by
+        return bool(neighbours) and neighbours <= self._confirmed_by
 
     def answered(self, peer: OriginId, sent_at: float) -> None:
-        if self._said_at is not None and sent_at >= self._said_at:
-            self._heard_by.add(peer)
+        if self._announced_at is not None and sent_at >= self._announced_at:
+            self._confirmed_by.add(peer)
 
-    def unheard_by(self, neighbours: Collection[OriginId]) -> set[OriginId]:
+    def unconfirmed_by(self, neighbours: Collection[OriginId]) -> set[OriginId]:
         """The neighbours that have not confirmed what was announced; none if nothing was."""
-        return set(neighbours) - self._heard_by if self._said_at is not None else set()
+        return set(neighbours) - self._confirmed_by if self._announced_at is not None else set()
 
     def _is_needed(self, first: int) -> bool:
         """No announcement is needed by a node that is waited for anyway: one that takes part from the beginning, or has

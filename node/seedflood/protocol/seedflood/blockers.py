@@ -27,7 +27,7 @@ BlockerKind = Literal[
     "disk full",  # our disk is full, and nothing of ours is published before there is space
     "no link",  # the node needs a link with any neighbour to take part
     "donor",  # not everything that the other held when we linked is here yet
-    "former neighbour",  # our journal was lost, and the other may know what we said
+    "former neighbour",  # our journal was lost, and the other may know what we published
     "own past",  # steps that we are known to have published are not here, or somebody may still know of more
     "announcement",  # the other has not confirmed that it expects us
     "window",  # updates of the other are missing in the open window
@@ -101,11 +101,11 @@ class Blockers:
             yield from self._of("former neighbour", former, now)
         elif linked - reached:
             yield from self._of("donor", linked - reached, now)
-        elif catchup.is_forgetful and reached:
-            mark, end = self._frontier.mark(ours), max(self._frontier.last(ours) + 1, catchup.said_before)
+        elif catchup.is_amnesic and reached:
+            mark, end = self._frontier.mark(ours), max(self._frontier.last(ours) + 1, catchup.published_before)
             yield _nameless("own past", now, mark if mark < end else None)
         elif linked:
-            unheard = exchange.announcement.unheard_by(linked)
+            unheard = exchange.announcement.unconfirmed_by(linked)
             yield from self._of("announcement", unheard, now) if unheard else self._of("donor", linked, now)
         elif former := membership.neighbours(ours):
             yield from self._of("no link", former, now)
@@ -120,23 +120,25 @@ class Blockers:
             since = liveness.missing_since.get(origin, now)
             yield Blocker("window", origin, membership.name(origin), step, since)
         if self._windows.is_waiting_for_joins(window, now):
-            yield from self._joins(self._windows.unjoined(window), window.opened_at)
+            gone = self._windows.to_return(window)
+            yield from self._of("joining", [word.origin for word in gone], window.opened_at)
+            yield from self._joins(self._windows.unjoined(window) - len(gone), window.opened_at)
 
     def _while_finishing(self, now: float) -> Iterator[Blocker]:
         """What keeps a run from ending: updates that are missing, neighbours that are away or have not said that they
         hold the same, or our own replica. One without patience waits for less (`Ending.may_end`)."""
         exchange, ending, rules = self._exchange, self._ending, self._rules
-        membership, ours, watch = self._presence.membership, self._presence.ours.origin, exchange.watch
+        membership, ours, divergence = self._presence.membership, self._presence.ours.origin, exchange.divergence
         is_patient = now < ending.patient_until
         missing = ending.missing() if is_patient or rules.window == "strict" else {}
-        is_behind = not (watch.is_current if is_patient else watch.is_settled(ending.patient_until))
+        is_behind = not (divergence.is_current if is_patient else divergence.is_settled(ending.patient_until))
         if is_behind and not missing:
             yield _nameless("own replica", now)
             return
         kinds: dict[OriginId, BlockerKind] = {}
         if is_patient:
             kinds |= dict.fromkeys(set(exchange.linked) - exchange.agreed(), "agreement")
-            kinds |= dict.fromkeys(ending.away(), "away")
+            kinds |= dict.fromkeys(ending.away() | ending.left_early(), "away")
         kinds |= dict.fromkeys(missing.keys() - {ours}, "last words")
         for origin in sorted(kinds, key=membership.name):
             step = missing[origin][0][0] if origin in missing else None
@@ -145,7 +147,7 @@ class Blockers:
             yield _nameless("own past", now, missing[ours][0][0])
         if is_patient and membership.taking_part < rules.clients:
             yield from self._joins(membership.unjoined(rules.clients), now)
-        if is_behind or (is_patient and watch.is_doubted and not kinds):
+        if is_behind or (is_patient and divergence.is_doubted and not kinds):
             yield _nameless("own replica", now)
 
     def _while_relaying(self, now: float) -> Iterator[Blocker]:
@@ -172,7 +174,7 @@ class Blockers:
         yield from (Blocker("joining", origin, name, None, since) for name, origin in known)
         if unknown := missing - len(known):
             name = "1 host" if unknown == 1 else f"{unknown} hosts"
-            names = self._presence.unheard_of()
+            names = self._presence.never_seen()
             if len(names) >= unknown:
                 name = (f"{name} of " if len(names) > unknown else "") + ", ".join(shorten(names))
             yield Blocker("never joined", None, name, None, since)

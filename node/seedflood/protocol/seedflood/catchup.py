@@ -1,25 +1,25 @@
 """Catching up: does a node know enough to speak?
 
 A node may speak once it has held everything that one neighbour held when they linked. That is enough as long as its own
-journal is whole, for the journal knows everything that the node ever said. A journal that was lost or damaged does not:
-a single neighbour may hold the last thing that we said. A node is *forgetful*
+journal is whole, for the journal knows everything that the node ever published. A journal that was lost or damaged does
+not: a single neighbour may hold the last thing that we published. A node is *amnesic*
 
 * if its journal is damaged, or lacks a statement or a step of ours that the network knows: it is an old copy then, for
   both are durable before they are sent;
 * if its journal knows of no step that we took part in, and the key is not fresh: a key without a past means that the
   past was lost. A key is fresh from the moment it is made until just before its first use; a mark on the disk says so.
 
-Whatever we said went through the neighbours that we had then, and the last statement in which we spoke names them.
-Before a forgetful node speaks again,
+Whatever we published went through the neighbours that we had then, and the last statement in which we took part names
+them. Before an amnesic node speaks again,
 
 * it reaches all of them that have not left, however long that takes. In bounded windows we may have gone on with one
   of them alone, as far as we liked, so no step is safe without that one. Meanwhile the node is idle and says whom it
   waits for. If it went on, it would contradict itself, and two contents of one step stay for ever;
-* it holds all steps that the statement says were said. Perhaps nobody brings them: they were said to nobody, or to a
+* it holds all steps that the statement names. Perhaps nobody brings them: they were sent to nobody, or to a
   host that was linked for a moment. Then the node begins behind them when its patience ends. In bounded windows
   it does not declare them as skipped: a hole contradicts nothing, even if somebody turns up with them. Strict windows
   would wait for a hole for ever, on every host. So there it declares them as skipped, or measures them again if it had
-  said something later that is held, unless they turn up before it speaks;
+  published something later that is held, unless they turn up before it speaks;
 * it waits a moment for messages in flight. The network may know a newer statement of ours than anyone whom we have met.
   So this takes as long as our former neighbours need to dial again. If we have met everyone there is, or know the
   statement from our own journal, two rounds of repair are enough.
@@ -38,13 +38,14 @@ SETTLE_SECONDS = 4.0
 
 
 class CatchUp:
-    """From the start of a process until it may speak. linked_at: the moment of the first link. said_before: of the
-    steps below it, everything was said in past lives that ever will be. has_ended: a past life has ended the run."""
+    """From the start of a process until it may speak. linked_at: the moment of the first link. published_before: of the
+    steps below it, past lives have published everything that they ever will. has_ended: a past life has ended the
+    run."""
 
     def __init__(self, patience: Patience) -> None:
-        self.is_forgetful = False
+        self.is_amnesic = False
         self.linked_at: float | None = None
-        self.said_before = 0
+        self.published_before = 0
         self.has_ended = False
         self._patience = patience
         self._journal_age, self._journal_end = (0, -1), 0
@@ -66,7 +67,7 @@ class CatchUp:
         if spoken is not None:
             self._learn(spoken)
         is_silent = newest is None or not newest.has_spoken
-        self.is_forgetful = is_journal_damaged or (is_silent and not is_key_fresh)
+        self.is_amnesic = is_journal_damaged or (is_silent and not is_key_fresh)
         self._is_past_certain = not is_silent
 
     def link(self, now: float) -> None:
@@ -74,20 +75,20 @@ class CatchUp:
             self.linked_at = now
             self._progressed_at = now
 
-    def hear_of_past(self, member: Member) -> None:
+    def learn_of_past(self, member: Member) -> None:
         """The network knows this statement of a past life of ours. If our journal does not, it was lost."""
         if member.age > self._journal_age:
-            self.is_forgetful = True
+            self.is_amnesic = True
             self._is_past_certain = False
         if member.has_spoken and member.age > self._word_age:
             self._learn(member)
 
     def notice_old_copy(self, before: int) -> Collection[OriginId] | None:
-        """Steps of ours below this are held. If our journal had not all of them, we are forgetful from now on: returns
+        """Steps of ours below this are held. If our journal had not all of them, we are amnesic from now on: returns
         the former neighbours that we know."""
         if before <= self._journal_end:
             return None
-        self.is_forgetful, self._is_past_certain = True, False
+        self.is_amnesic, self._is_past_certain = True, False
         return self._past_neighbours
 
     def may_speak(
@@ -107,8 +108,8 @@ class CatchUp:
         reached: the neighbours all of whose frontier we have held. present: the origins that have not left. has_pulled:
         a pull was completed, and with it came the digest to compare with. is_level: see `Donors`; what a neighbour says
         that it holds may be made up, so that, too, is waited for only so long. held_before: the step after the last one
-        of ours that is held. is_whole: everything is held that we are known to have said. is_everyone_met: there is
-        nobody in this run whom we have not reached.
+        of ours that is held. is_whole: everything is held that we are known to have published. is_everyone_met: there
+        is nobody in this run whom we have not reached.
         """
         if is_level:
             self._behind_since = None
@@ -123,7 +124,7 @@ class CatchUp:
             self._progressed_at = now
         quiet_seconds = now - self._progressed_at
         is_impatient = quiet_seconds >= self._patience.start_seconds
-        if not self.is_forgetful:
+        if not self.is_amnesic:
             return has_pulled or is_impatient
         if self.unreached(reached, present) or not ((has_pulled and is_whole) or is_impatient):
             return False
@@ -131,15 +132,18 @@ class CatchUp:
         return quiet_seconds >= SETTLE_SECONDS + (0.0 if is_settled else self._patience.redial_seconds)
 
     def unreached(self, reached: Collection[OriginId], present: Collection[OriginId]) -> set[OriginId]:
-        """Past neighbours that a forgetful node has to reach yet."""
-        return {o for o in self._past_neighbours if o in present and o not in reached} if self.is_forgetful else set()
+        """Past neighbours that an amnesic node has to reach yet."""
+        return {o for o in self._past_neighbours if o in present and o not in reached} if self.is_amnesic else set()
 
     def _learn(self, word: Member) -> None:
-        """The hosts that this statement names hold what we said before it, or are about to."""
+        """The hosts that this statement names hold what we published before it, or are about to."""
         self._word_age = word.age
         self._past_neighbours = set(word.neighbours)
         said = stated(word)
-        self.said_before, self.has_ended = max(self.said_before, said.said_before), self.has_ended or said.has_ended
+        self.published_before, self.has_ended = (
+            max(self.published_before, said.published_before),
+            self.has_ended or said.has_ended,
+        )
 
 
 def describe_progress(frontier: Frontier, goal: Iterable[Held]) -> dict[str, int]:

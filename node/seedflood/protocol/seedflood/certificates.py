@@ -2,9 +2,9 @@
 
 A sum takes the place of hundreds of signed bundles, and is not signed itself. So each host that has taken the sum of an
 epoch that is over signs a *vote*: the epoch, the digest of the steps that the sum covers, and the digest of the sum. A
-host votes once on an epoch. Its vote is on its disk before anyone hears it, and a host that lost its disk learns its
-votes from its former neighbours before it speaks again (`catchup`). Votes flood, and all that matter are told on a new
-link. Who still misses some tells its own vote again: to a neighbour that knew it, that is a question.
+host votes once on an epoch. Its vote is on its disk before anyone receives it, and a host that lost its disk learns its
+votes from its former neighbours before it speaks again (`catchup`). Votes flood, and all that matter are sent on a new
+link. Who still misses some sends its own vote again: to a neighbour that knew it, that is a question.
 
 Enough equal votes are a *certificate*. It is kept and travels with the sum, and it is final: what comes late for the
 epoch stays a bundle beside the sum. How many votes are enough?
@@ -46,7 +46,7 @@ from itertools import chain, islice
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.messages import EpochDigest, Vote
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
 
@@ -54,10 +54,10 @@ RETURN_ROUNDS = 4096
 """How many rounds after its last step an origin that left may return and still find all bundles that it lacks."""
 
 EPOCHS_TOLD_MAX = 64
-"""Of how many epochs without a certificate, the earliest ones, votes are looked at and told at once."""
+"""Of how many epochs without a certificate, the earliest ones, votes are looked at and sent at once."""
 
-CERTIFIED_EPOCHS_TOLD = 16
-"""Of how many epochs with a certificate, the latest ones, votes are kept and told; and of those that show rosters to be
+CERTIFIED_EPOCHS_SENT = 16
+"""Of how many epochs with a certificate, the latest ones, votes are kept and sent; and of those that show rosters to be
 over, since who does not know that would want more votes on later ones."""
 
 DOUBLES_MAX = 64
@@ -67,10 +67,10 @@ DOUBLES_MAX = 64
 class Certificates:
     """doubles: by host, two of its votes that contradict each other."""
 
-    def __init__(self, rules: Rules, gate: Gate, membership: Membership, origin: OriginId) -> None:
+    def __init__(self, rules: Rules, access: AccessList, membership: Membership, origin: OriginId) -> None:
         self.doubles: dict[OriginId, tuple[Vote, Vote]] = {}
         self._rules = rules
-        self._gate = gate
+        self._access = access
         self._membership = membership
         self._origin = origin
         self._votes: dict[int, dict[OriginId, Vote]] = {}
@@ -87,7 +87,7 @@ class Certificates:
     @property
     def is_by_majority(self) -> bool:
         """Is a majority enough? Else everyone who takes part has to vote."""
-        return self._gate.is_closed and self._rules.window != "strict"
+        return self._access.is_closed and self._rules.window != "strict"
 
     @property
     def has_votes(self) -> bool:
@@ -124,7 +124,7 @@ class Certificates:
     def serial_for(self, epoch: int) -> int | None:
         """By which roster we vote on an epoch: by ours, but by none that is newer than those of our votes on later
         epochs. None: it is too late for a vote, since we do not know all of these any more."""
-        ours, roster = {vote.epoch: vote.serial for vote in self.ours()}, self._gate.roster
+        ours, roster = {vote.epoch: vote.serial for vote in self.ours()}, self._access.roster
         recent = min(ours.keys() - self._floors.keys(), default=epoch)  # others before it may be forgotten
         if not self.is_by_majority or roster is None:
             return 0
@@ -138,7 +138,7 @@ class Certificates:
     def votes_on(self, epoch: int) -> list[Vote]:
         return list(self._on(epoch).values())
 
-    def told(self) -> list[Vote]:
+    def to_send(self) -> list[Vote]:
         """What others need to know as much as we do."""
         of_epochs = chain(sorted(self._certified.keys() & self._votes.keys()), self._uncertified())
         votes = [vote for epoch in of_epochs for vote in self._votes[epoch].values()]
@@ -150,7 +150,7 @@ class Certificates:
         return [epoch for epoch in open_epochs if self.shortfall(epoch)[1]]
 
     def of(self, epoch: int) -> EpochDigest | None:
-        """What the certificate of an epoch says, if there is one."""
+        """What the certificate of an epoch attests, if there is one."""
         return self._certified.get(epoch)
 
     def votes_for(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
@@ -166,7 +166,7 @@ class Certificates:
         return tuple(vote for vote in self.votes_for(epoch, digests) if vote.origin not in self.doubles)
 
     def fewest(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
-        """Of votes that say the same no more than it takes, where a majority is enough."""
+        """Of equal votes no more than it takes, where a majority is enough."""
         votes = tuple(votes)
         return (self.is_by_majority and self._majority(epoch, votes)) or votes
 
@@ -189,7 +189,7 @@ class Certificates:
     def forget(self, but: Collection[int]) -> None:
         """Forgets the votes on epochs whose certificate is long known. but: those whose sums wait for their votes."""
         kept = sorted(self._certified.keys() & self._votes.keys() - self._floors.keys())
-        for one in kept[:-CERTIFIED_EPOCHS_TOLD]:
+        for one in kept[:-CERTIFIED_EPOCHS_SENT]:
             if one not in but:
                 del self._votes[one]
 
@@ -245,7 +245,7 @@ class Certificates:
 
     def _voters(self) -> frozenset[OriginId]:
         """Who may train by the newest roster."""
-        roster = self._gate.roster
+        roster = self._access.roster
         return roster.voters(roster.serial, roster.serial)[0] if roster is not None else frozenset()
 
     def _missing(self, epoch: int, votes: Mapping[OriginId, Vote], most: EpochDigest) -> tuple[list[OriginId], bool]:
@@ -267,7 +267,7 @@ class Certificates:
         return awaited, is_split or 2 * (most + len(awaited)) <= max(size, len(counted))
 
     def _find(self, epoch: int) -> EpochDigest | None:
-        """What enough votes say. Of many hosts most look-ups end with the one for whom the last one waited."""
+        """What enough votes attest. Of many hosts most look-ups end with the one for whom the last one waited."""
         votes = self._votes[epoch]
         if self.doubles:
             votes = {origin: vote for origin, vote in votes.items() if origin not in self.doubles}
@@ -294,9 +294,9 @@ class Certificates:
         return lagging is not None
 
     def _majority(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
-        """As few of these votes, which say the same, as are a majority of each roster that counts; none if they are
+        """As few of these equal votes as are a majority of each roster that counts; none if they are
         too few, or if somebody votes by a roster that is not known here yet."""
-        roster = self._gate.roster
+        roster = self._access.roster
         first = roster.full_at(self._rules.clients) if roster is not None else None
         if roster is None or first is None:
             return ()
@@ -314,23 +314,23 @@ class Certificates:
         return ()
 
     def _is_unanimous(self, epoch: int, votes: Mapping[OriginId, Vote], equal: int) -> bool:
-        """Do all say the same steps, now that everyone who takes part has voted, and more than half of them one sum?
+        """Do all attest the same steps, now that everyone who takes part has voted, and more than half of them one sum?
         Where there are other origins, one of them must have voted, even if it has left: nobody is its own witness."""
         if self._membership.taking_part < self._rules.clients or len({vote.digests[0] for vote in votes.values()}) > 1:
             return False
         return 2 * equal > self._size(epoch, votes) and equal >= min(2, self._rules.clients)
 
     def _size(self, epoch: int, signers: Collection[OriginId], *, but: OriginId | None = None) -> int:
-        """Of how many hosts more than half have to say the same sum, where no majority of a roster is enough: of those
-        who took part in the epoch as far as we know; in an open run of all clients, if these are more. but: a host
-        that does not count if it is none of the signers. Of an even number of hosts half are enough then, and the
+        """Of how many hosts more than half have to attest the same sum, where no majority of a roster is enough: of
+        those who took part in the epoch as far as we know; in an open run of all clients, if these are more. but: a
+        host that does not count if it is none of the signers. Of an even number of hosts half are enough then, and the
         others with that one are no majority."""
         first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
         words = (word for word in self._membership.words() if word.first_step < end)
         others = {word.origin for word in words if word.last_step is None or word.last_step >= first} - {but}
         clients = self._rules.clients - (but is not None and but not in signers)
         count = len(others.union(signers))
-        return count if self._gate.is_closed else max(count, clients)
+        return count if self._access.is_closed else max(count, clients)
 
     def _awaited(self, epoch: int) -> Iterator[OriginId]:
         """Who has to vote where no majority is enough."""

@@ -22,7 +22,7 @@ from seedflood.protocol.seedflood.rules import Rules
 BLOCK_STEPS = 64
 FINGERPRINT = slice(32, 48)
 FINGERPRINTS_BYTES = 17
-BLOCKS_TOLD_MAX = 4096
+BLOCKS_SENT_MAX = 4096
 """The most blocks in one message: 150 KB."""
 
 _ONE = 1 << 136
@@ -32,7 +32,7 @@ Block = tuple[OriginId, int, int]
 
 
 class Contents:
-    """What was said in each block of open epochs, as one number: how many bundles * 2^136 + the sum of their
+    """What was published in each block of open epochs, as one number: how many bundles * 2^136 + the sum of their
     fingerprints."""
 
     def __init__(self, rules: Rules) -> None:
@@ -65,8 +65,8 @@ class Contents:
         state, period = sha256(b"seedflood content 1\0"), self._period
         for epoch in sorted(epoch for epoch in self._blocks if epoch * period >= since):
             for number in range(epoch * period // BLOCK_STEPS, (epoch + 1) * period // BLOCK_STEPS + 1):
-                if told := self._blocks[epoch].get((origin, epoch, number)):
-                    count, fingerprints = _told(told)
+                if block := self._blocks[epoch].get((origin, epoch, number)):
+                    count, fingerprints = _count_and_fingerprint(block)
                     state.update(struct.pack(">QQQ", epoch, number, count) + fingerprints)
         return state.digest()
 
@@ -79,34 +79,36 @@ class Contents:
         self._blocks.pop(epoch, None)
         self._summed.add(epoch)
 
-    def told(self) -> BlockDigests:
-        """All blocks, or the BLOCKS_TOLD_MAX that were begun last, the latest first. A run that closes no epoch has any
+    def digests(self) -> BlockDigests:
+        """All blocks, or the BLOCKS_SENT_MAX that were begun last, the latest first. A run that closes no epoch has any
         number of blocks, so no others are looked at."""
         latest = (block for one in reversed(self._blocks.values()) for block in reversed(one.items()))
-        return BlockDigests(tuple((*name, *_told(digest)) for name, digest in islice(latest, BLOCKS_TOLD_MAX)))
+        return BlockDigests(
+            tuple((*name, *_count_and_fingerprint(digest)) for name, digest in islice(latest, BLOCKS_SENT_MAX))
+        )
 
-    def differing(self, told: BlockDigests) -> list[Block]:
+    def differing(self, theirs: BlockDigests) -> list[Block]:
         """Blocks with the same number of bundles on both sides but other fingerprints."""
-        return [block for block, counts in self._unequal(told) if counts[0] == counts[1]]
+        return [block for block, counts in self._unequal(theirs) if counts[0] == counts[1]]
 
-    def uneven(self, told: BlockDigests) -> dict[Block, tuple[int, int]]:
+    def uneven(self, theirs: BlockDigests) -> dict[Block, tuple[int, int]]:
         """Blocks with more or fewer bundles on the other side, and how many there are (here, there). Either something
         is in flight, or a step was measured for one of us and skipped for the other."""
-        return {block: counts for block, counts in self._unequal(told) if counts[0] != counts[1]}
+        return {block: counts for block, counts in self._unequal(theirs) if counts[0] != counts[1]}
 
-    def summed(self, told: BlockDigests, is_whole: Callable[[Block], bool]) -> list[Block]:
-        """One block of each epoch of which the other side tells none: a sum may have taken the place of its bundles
+    def summed(self, theirs: BlockDigests, is_whole: Callable[[Block], bool]) -> list[Block]:
+        """One block of each epoch of which the other side has none: a sum may have taken the place of its bundles
         there. is_whole: are all steps of a block held here?"""
-        if len(told.blocks) >= BLOCKS_TOLD_MAX:
+        if len(theirs.blocks) >= BLOCKS_SENT_MAX:
             return []
-        epochs = {epoch for _, epoch, *_ in told.blocks}
+        epochs = {epoch for _, epoch, *_ in theirs.blocks}
         found = (next(filter(is_whole, one), None) for epoch, one in self._blocks.items() if epoch not in epochs)
         return [block for block in found if block is not None]
 
-    def _unequal(self, told: BlockDigests) -> Iterator[tuple[Block, tuple[int, int]]]:
+    def _unequal(self, theirs: BlockDigests) -> Iterator[tuple[Block, tuple[int, int]]]:
         """(block, how many bundles are in it here and there)"""
-        for origin, epoch, number, count, fingerprints in told.blocks:
-            ours = _told(self._blocks.get(epoch, {}).get((origin, epoch, number), 0))
+        for origin, epoch, number, count, fingerprints in theirs.blocks:
+            ours = _count_and_fingerprint(self._blocks.get(epoch, {}).get((origin, epoch, number), 0))
             if ours != (count, fingerprints) and (ours[0] or epoch not in self._summed):
                 yield (origin, epoch, number), (ours[0], count)
 
@@ -117,6 +119,6 @@ class Contents:
         return origin, first, min((epoch + 1) * self._period, (number + 1) * BLOCK_STEPS, self._steps) - 1
 
 
-def _told(digest: int) -> tuple[int, bytes]:
+def _count_and_fingerprint(digest: int) -> tuple[int, bytes]:
     count, fingerprints = divmod(digest, _ONE)
     return count, fingerprints.to_bytes(FINGERPRINTS_BYTES, "big")

@@ -55,7 +55,7 @@ class _Comparison:
     goal: None once it was reached. is_goal_wanted: a pull for the goal is to be begun. is_wanted: a pull is to be begun
     whatever the goal. is_stalled: the pull has brought nothing for a comparison period, or goes on for too many.
     has_given: something came since the last `retry`. periods: since the pull began. parts: of sums, since something new
-    came. said: its last digest. members_differ: how often in a row it knew other statements.
+    came. digest: its last digest. members_differ: how often in a row it knew other statements.
     """
 
     goal: _Goal | None
@@ -66,7 +66,7 @@ class _Comparison:
     has_given: bool = False
     periods: int = 0
     parts: int = 0
-    said: FrontierDigest | None = None
+    digest: FrontierDigest | None = None
     members_differ: int = 0
 
     def begin(self) -> None:
@@ -125,15 +125,15 @@ class Donors:
         self._digest_before = digest
         return STEP_MAX if is_still else max(0, open_step - SETTLED_ROUNDS * round_steps)
 
-    def compare(self, peer: OriginId, said: FrontierDigest, frontier: Frontier, members_digest: bytes) -> None:
+    def compare(self, peer: OriginId, digest: FrontierDigest, frontier: Frontier, members_digest: bytes) -> None:
         """Takes a neighbour's digest, and wants a pull if it differs from ours. New statements need a moment
         to reach everyone, so a difference in statements counts only the second time. A digest of everything counts only
         if nothing has come here since our own last digest."""
         comparison = self._peers[peer]
-        comparison.said = said
-        comparison.members_differ = comparison.members_differ + 1 if said.members_digest != members_digest else 0
-        is_comparable = said.before < STEP_MAX or frontier.digest() == self._digest_before
-        is_different = is_comparable and said.frontier_digest != frontier.digest(said.before)
+        comparison.digest = digest
+        comparison.members_differ = comparison.members_differ + 1 if digest.members_digest != members_digest else 0
+        is_comparable = digest.before < STEP_MAX or frontier.digest() == self._digest_before
+        is_different = is_comparable and digest.frontier_digest != frontier.digest(digest.before)
         if is_different or comparison.members_differ > 1:
             comparison.is_wanted = True
 
@@ -172,7 +172,7 @@ class Donors:
         self._peers[peer] = self._peers.pop(peer)
         return peer
 
-    def hear(self, peer: OriginId) -> None:
+    def part_received(self, peer: OriginId) -> None:
         """A part of a large message has come from the peer: the pull is at work."""
         if (comparison := self._peers.get(peer)) is not None and comparison.parts < self._parts_max:
             comparison.parts += 1
@@ -185,13 +185,13 @@ class Donors:
             self._look(one, frontier)
 
     def agrees(self, peer: OriginId, frontier: Frontier) -> bool:
-        """Did the neighbour say last that it is complete and holds exactly what we hold?"""
+        """By its last digest, is the neighbour complete, and does it hold exactly what we hold?"""
         comparison = self._peers.get(peer)
         return (
             comparison is not None
-            and comparison.said is not None
-            and comparison.said.is_complete
-            and comparison.said.frontier_digest == frontier.digest()
+            and comparison.digest is not None
+            and comparison.digest.is_complete
+            and comparison.digest.frontier_digest == frontier.digest()
         )
 
     def next_donor(self, frontier: Frontier) -> OriginId | None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import stated
-from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.membership import NAMED_MAX
 from seedflood.protocol.swarm.messages import Member
@@ -24,17 +24,17 @@ from seedflood.protocol.swarm.view import stated_edges
 
 @dataclass(eq=False, repr=False)
 class Ending:
-    """The last phase of a run. steps: of the run, as far as it goes. since: when it began. is_said: the neighbours were
-    told that we need nothing more."""
+    """The last phase of a run. steps: of the run, as far as it goes. since: when it began. is_announced: the neighbours
+    know that we need nothing more."""
 
     _rules: Rules
     _patience: Patience
     _presence: Presence
     _holdings: Holdings
     _donors: Donors
-    _watch: DigestWatch
+    _divergence: DivergenceDetector
     since: float | None = None
-    is_said: bool = False
+    is_announced: bool = False
     _behind: OriginId | None = None
     """The origin of which `is_all_held` missed an update last."""
 
@@ -121,6 +121,14 @@ class Ending:
         away = self._membership.neighbours(self._origin).difference(self._linked)
         return {one for one in away if not self._is_relay(one)}
 
+    def left_early(self) -> set[OriginId]:
+        """For a node that had ended the run in a past life: who left before the end, and may come back. Who starts such
+        a node again does it for others, who lack something."""
+        if not stated(self._presence.ours).has_ended:
+            return set()
+        words = (word for word in self._membership.words() if word.has_left and word.origin != self._origin)
+        return {word.origin for word in words if not stated(word).has_ended}
+
     def _has_only_ours(self, peer: OriginId) -> bool:
         """Is a neighbour a relay that has the word of no host but through us?"""
         edges = (edge for edge in stated_edges(self._membership.all()) if self._origin not in edge)
@@ -140,9 +148,10 @@ class Ending:
 
     def may_end(self, now: float) -> bool:
         """May the run end here? As long as its patience lasts, a node waits until its neighbours hold the same with
-        equal digests, none of them is away, and no doubt about its own replica is open. A relay has no digest but what
-        hosts tell it, so of one that is linked with no other host none is wanted. If the run ends early, relays learn
-        that from those who have ended, and are not waited for.
+        equal digests, none of them is away, and no doubt about its own replica is open. One that was started again
+        waits for those that had left, too. A relay has no digest but what hosts send it, so of one that is linked with
+        no other host none is wanted. If the run ends early, relays learn that from those who have ended, and are not
+        waited for.
 
         After that it ends without them. But in strict windows it still needs all updates of those who joined, and in
         any window everything must be applied that changed the journal before its patience ended. A full disk may keep
@@ -152,13 +161,14 @@ class Ending:
             return False
         if now >= self.patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self.steps)
-            return is_enough and self._watch.is_settled(self.patient_until)
-        watch, digest = self._watch, self._applied.digest()
+            return is_enough and self._divergence.is_settled(self.patient_until)
+        divergence, digest = self._divergence, self._applied.digest()
         asked = {one for one in self._linked if self.steps == self._rules.steps or not self._is_relay(one)}
-        is_sure = watch.is_current and not watch.is_doubted
+        is_sure = divergence.is_current and not divergence.is_doubted
         is_held = all(self._donors.agrees(peer, self._frontier) for peer in asked)
-        is_agreed = is_held and all(watch.is_equal_at(peer, digest) or self._has_only_ours(peer) for peer in asked)
-        return is_sure and is_agreed and not self.away() and self.holds_everything()
+        is_agreed = is_held and all(divergence.is_equal_at(peer, digest) or self._has_only_ours(peer) for peer in asked)
+        is_anyone_away = bool(self.away() or self.left_early())
+        return is_sure and is_agreed and not is_anyone_away and self.holds_everything()
 
 
 _NEVER = float("inf")

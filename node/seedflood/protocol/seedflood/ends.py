@@ -7,7 +7,8 @@ An origin ends in one of three ways:
                             hosts go on repairing what any of them holds. Each states the digest of what it holds. When
                             all that can be reached state the same, the operator signs a *cut*, an entry of the roster:
                             these steps count, and no others.
-    it contradicts itself   two of its bundles cover one step, and differ (`inquiry` finds them). They prove that it
+    it contradicts itself   two of its bundles cover one step, and differ (`equivocation` finds them). They prove that
+    it
                             lies. From the first step that either covers, nothing of it counts.
 
 The steps that do not count are *holes*. A hole is declared as skipped, in place of the origin. So a host notes holes as
@@ -17,7 +18,7 @@ lacks outside of holes is repaired as ever. Nothing of a hole is taken again, fr
 
 So all hosts come to hold the same, whatever each held before: in a hole nobody has anything, and elsewhere everybody
 has what anybody has. Of two proofs the one with the earlier end counts, and holes of a cut and of a proof add up, so it
-does not matter which is heard first. A proof is passed on when it is news, kept in the journal, and told on every new
+does not matter which is heard first. A proof is passed on when it is news, kept in the journal, and sent on every new
 link and with the answer to any pull.
 
 A bundle that skips some steps before an end and was measured behind it contradicts the bundle that makes the end. So
@@ -41,7 +42,7 @@ from seedflood.protocol.seedflood.messages import Bundle, Equivocation, pack_bun
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import REMAINS_MAX, Remains
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.membership import NAMED_MAX
 from seedflood.protocol.swarm.outputs import Outbox, Record
 from seedflood.protocol.swarm.presence import Presence
@@ -49,9 +50,9 @@ from seedflood.protocol.swarm.roster import Cut
 
 QUICK_PROOFS = 8
 FOLLOW_SECONDS = 2.0
-"""An origin can prove that it ended earlier, and again earlier, as often as it has said something, and whoever follows
-looks through all that is held of it. So if more than QUICK_PROOFS were replaced by others, the last one of each origin
-is kept, told and followed no more often than this."""
+"""An origin can prove that it ended earlier, and again earlier, as often as it has published something, and whoever
+follows looks through all that is held of it. So if more than QUICK_PROOFS were replaced by others, the last one of each
+origin is kept, sent and followed no more often than this."""
 
 PROOF_KEY = b"end "
 """With the origin behind it: of the record of a proof."""
@@ -62,12 +63,12 @@ class Ends:
     that compacted epochs hold, and that a cut says are holes."""
 
     def __init__(
-        self, rules: Rules, gate: Gate, holdings: Holdings, presence: Presence, outbox: Outbox[Outputs]
+        self, rules: Rules, access: AccessList, holdings: Holdings, presence: Presence, outbox: Outbox[Outputs]
     ) -> None:
         self.proofs: dict[OriginId, Equivocation] = {}
         self.refused: list[Span] = []
         self._rules = rules
-        self._gate = gate
+        self._access = access
         self._holdings = holdings
         self._membership = presence.membership
         self._neighbours = presence.neighbours
@@ -77,8 +78,8 @@ class Ends:
         self._is_changed = False
         self._replaced, self._followed_at = 0, float("-inf")
         """How many proofs were replaced by others, and when we followed last."""
-        self._untold: dict[OriginId, OriginId | None] = {}
-        """By origin of whose proof nobody was told yet: who told us."""
+        self._unsent: dict[OriginId, OriginId | None] = {}
+        """By origin of whose proof nobody was sent yet: who sent it to us."""
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
         """The proofs that the journal has."""
@@ -87,46 +88,46 @@ class Ends:
                 self._note(Equivocation(*unpack_bundles(value)))
 
     def prove(self, proof: Equivocation, source: OriginId | None = None) -> None:
-        """Takes a proof whose signatures were checked, names the culprit, and tells all others, if it is news."""
+        """Takes a proof whose signatures were checked, names the culprit, and sends it to all others, if it is news."""
         if not self.is_news(proof):
             return
         origin = proof.origin
         if origin not in self.proofs:
             name = self._membership.name(origin)
-            self._outbox.tell("a host contradicts itself", "error", member=name, step=proof.end)
-        elif origin not in self._untold:
+            self._outbox.log("a host contradicts itself", "error", member=name, step=proof.end)
+        elif origin not in self._unsent:
             self._replaced += 1
         self._note(proof)
-        self._untold[origin] = source
+        self._unsent[origin] = source
         if self._replaced <= QUICK_PROOFS:
-            self._tell_all()
+            self._send_to_all()
 
-    def _tell_all(self) -> None:
+    def _send_to_all(self) -> None:
         outputs = self._outbox.outputs
-        for origin, source in self._untold.items():
+        for origin, source in self._unsent.items():
             proof = self.proofs[origin]
             key, value = PROOF_KEY + struct.pack(">Q", origin), pack_bundles((proof.one, proof.other))
             outputs.records.append(Record(key, value))
             outputs.send += [(peer, proof) for peer in self._neighbours if peer != source]
-        self._untold.clear()
+        self._unsent.clear()
 
     def is_news(self, proof: Equivocation) -> bool:
         """Does it end its origin, or end it earlier?"""
         known = self.proofs.get(proof.origin)
         return known is None or proof.end < known.end
 
-    def tell(self, peer: OriginId) -> None:
+    def send_proofs(self, peer: OriginId) -> None:
         """Tells a neighbour what was proven."""
         self._outbox.outputs.send += [(peer, proof) for proof in self.proofs.values()]
 
     def follow(self, now: float) -> None:
         """Orders what is surplus by the roster and the proofs that count now. Answered by `take_out`."""
         is_soon = self._replaced > QUICK_PROOFS and now < self._followed_at + FOLLOW_SECONDS
-        if self._cuts == self._gate.cuts and (is_soon or not self._is_changed):
+        if self._cuts == self._access.cuts and (is_soon or not self._is_changed):
             return
         self._followed_at = now
-        self._tell_all()
-        self._is_changed, self._cuts = False, dict(self._gate.cuts)
+        self._send_to_all()
+        self._is_changed, self._cuts = False, dict(self._access.cuts)
         before = self._holes
         after = {origin: self._find_holes(origin) for origin in self._cuts.keys() | self.proofs.keys()}
         changed = sorted(one for one in before.keys() | after.keys() if before.get(one) != after.get(one))
@@ -150,7 +151,7 @@ class Ends:
             for span in self._holes.get(origin, ()):
                 frontier.add(*span)
         holdings.heard[origin] = None
-        self._outbox.tell("steps cut off", "warning", member=self._membership.name(origin), surplus=len(surplus))
+        self._outbox.log("steps cut off", "warning", member=self._membership.name(origin), surplus=len(surplus))
         for bundle in surplus:
             self._look_across(bundle)
         return len(waiting) < len(surplus)
@@ -161,11 +162,11 @@ class Ends:
         return tuple(Remains(origin, self.digest(origin)) for origin in origins)
 
     def removed(self) -> list[OriginId]:
-        return sorted(entry.origin for entry in self._gate.entries() if entry.is_removed)
+        return sorted(entry.origin for entry in self._access.entries() if entry.is_removed)
 
     def unknown(self, known: Collection[OriginId]) -> list[str]:
         """The names on the roster, but of removed hosts, that are not of these."""
-        return [one.name for one in self._gate.entries() if not one.is_removed and one.origin not in known]
+        return [one.name for one in self._access.entries() if not one.is_removed and one.origin not in known]
 
     def is_cut(self, origin: OriginId) -> bool:
         return origin in self._cuts
@@ -226,7 +227,7 @@ class Ends:
         if refused := list(spans(without(cut, spans(found)))):
             self.refused += refused
             name, steps = self._membership.name(origin), [f"{first}-{last}" for _, first, last in refused[:NAMED_MAX]]
-            self._outbox.tell("a cut contradicts compacted epochs", "error", member=name, steps=steps)
+            self._outbox.log("a cut contradicts compacted epochs", "error", member=name, steps=steps)
 
     def _find_holes(self, origin: OriginId) -> tuple[Span, ...]:
         """The steps that do not count, as far as the run goes."""

@@ -4,8 +4,8 @@ A bundle belongs to the epoch of its `step`, with all the steps that it covers. 
 has measured or skipped each of its steps, or left before it. Then its sum is the same on every node. A node that has
 gone beyond a complete epoch *closes* it: it takes the sum, and votes for it (`certificates`). Where a majority is
 enough, it closes an epoch that lacks something as well, one epoch later: if nobody can say it who is linked with it,
-through whomever. So hosts vote alike: what a host that is gone has said is the same everywhere by then. Nobody waits
-longer than OVERDUE_EPOCHS for one that is there and does not speak.
+through whomever. So hosts vote alike: what a host that is gone has published is the same everywhere by then. Nobody
+waits longer than OVERDUE_EPOCHS for one that is there and does not speak.
 
 A sum has 8 r^2 bytes per matrix, however many updates there were. With a high rank and few hosts its bundles may take
 less. Such an epoch is not closed, and its bundles count on all hosts like those of any open epoch. Whether it is small
@@ -19,8 +19,8 @@ holds. A bundle that comes late for a compacted epoch stays a bundle beside the 
 like any other. In strict windows the order of steps matters, and the journal gives the sum first. So whoever compacted
 its own sum makes its coefficients again once anything is beside it.
 
-A dead origin keeps epochs open where everyone has to vote: it may have said something that nobody has heard yet. That
-ends when it returns, or leaves.
+A dead origin keeps epochs open where everyone has to vote: it may have published something that nobody has received
+yet. That ends when it returns, or leaves.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ EPOCH_BYTES_MAX = 60 << 20
 """The largest sum that the wire carries (rank 128 in 480 matrices). Epochs with larger ones are never closed."""
 
 BUNDLE_BYTES, PAIR_BYTES = 80, 6
-"""What a bundle takes in a journal without what it tells, and what a pair takes in it."""
+"""What a bundle takes in a journal without its values, and what a pair takes in it."""
 
 PACKED_SHARE = 2
 """The numbers of a sum take about one part in so many when they are packed."""
@@ -82,6 +82,11 @@ class Closings:
         while epoch in self._kept:
             epoch += 1
         return epoch * self._rules.refresh_period
+
+    @property
+    def has_anyone_ended(self) -> bool:
+        """Has any host ended an epoch, as far as is known here?"""
+        return self._certificates.has_votes or self.before > 0
 
     def epoch_of(self, step: int) -> int:
         return step // self._rules.refresh_period
@@ -277,7 +282,7 @@ def is_small(rules: Rules, epoch: int, held: Iterable[Held]) -> bool:
     does not count."""
     first, end = epoch * rules.refresh_period, (epoch + 1) * rules.refresh_period
     measured = count_steps(held, first, end) // rules.turn_rounds
-    told_bytes = measured * (rules.telling.size or PAIR_BYTES)
+    told_bytes = measured * (rules.compression.size or PAIR_BYTES)
     bundle_bytes = measured // rules.local_steps * BUNDLE_BYTES + told_bytes
     return bundle_bytes < rules.epoch_bytes // PACKED_SHARE
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from seedflood.errors import PeerError
 from seedflood.protocol.seedflood.messages import SCALAR_MAX
-from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Coefficients, Pairs, Sparse, Telling
+from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Coefficients, Compression, Pairs, Sparse
 
 _HEAD = struct.Struct(">QQQQHHHHH")
 """Bytes of an epoch, those among them that are no coefficients, reach of a step (0: none), limit, unit bits, groups
-(none: pairs); rows that are told of a sparse slot (none: there is no such slot), its rows and columns."""
+(none: pairs); rows that are sent of a sparse slot (none: there is no such slot), its rows and columns."""
 
 _EPOCH_BYTES_MAX = 1 << 40
 
@@ -25,17 +25,17 @@ class Form(NamedTuple):
 
     epoch_bytes: int
     left_bytes: int
-    telling: Telling
+    compression: Compression
     step_reach: int | None
 
     def pack(self) -> bytes:
-        telling = self.telling
+        compression = self.compression
         groups: tuple[int, ...] = ()
         bits, sparse = 0, NOTHING
-        if isinstance(telling, Coefficients):
-            groups, bits, sparse = telling.groups, telling.unit_bits, telling.sparse
-        sizes = self.epoch_bytes, self.left_bytes, self.step_reach or 0, telling.limit, bits, len(groups)
-        head = _HEAD.pack(*sizes, sparse.told, sparse.rows, sparse.columns)
+        if isinstance(compression, Coefficients):
+            groups, bits, sparse = compression.groups, compression.unit_bits, compression.sparse
+        sizes = self.epoch_bytes, self.left_bytes, self.step_reach or 0, compression.limit, bits, len(groups)
+        head = _HEAD.pack(*sizes, sparse.kept, sparse.rows, sparse.columns)
         return head + struct.pack(f">{len(groups)}I", *groups)
 
 
@@ -47,8 +47,8 @@ def unpack_form(data: bytes) -> Form:
     except struct.error:
         raise PeerError("the form of a run has another size than what it tells of", reason="limit") from None
     sparse = Sparse(*rows)
-    are_rows = sparse == NOTHING or (bool(groups) and 1 <= sparse.told <= sparse.rows < NO_ROW and sparse.columns > 0)
+    are_rows = sparse == NOTHING or (bool(groups) and 1 <= sparse.kept <= sparse.rows < NO_ROW and sparse.columns > 0)
     if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not 1 <= limit <= SCALAR_MAX or 0 in groups or not are_rows:
         raise PeerError("the form of a run tells of sizes that do not exist", reason="limit")
-    telling = Coefficients(groups, bits, limit, sparse) if groups else Pairs(limit)
-    return Form(epoch_bytes, left_bytes, telling, reach or None)
+    compression = Coefficients(groups, bits, limit, sparse) if groups else Pairs(limit)
+    return Form(epoch_bytes, left_bytes, compression, reach or None)

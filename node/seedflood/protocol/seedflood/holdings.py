@@ -107,7 +107,7 @@ class Holdings:
         Raises PeerError if the sum has other digests, or cannot be of this run."""
         self._admission.check_epoch(closed, signed)
         if not self.closings.may_adopt(closed.epoch):
-            self._outbox.tell("epoch not adopted", "warning", epoch=closed.epoch)
+            self._outbox.log("epoch not adopted", "warning", epoch=closed.epoch)
             return False
         outputs = self._outbox.outputs
         outputs.adopt.append(closed)
@@ -121,7 +121,7 @@ class Holdings:
     def _take_half_new(self, peer: OriginId, bundle: Bundle) -> bool:
         """Takes a bundle that covers steps that are held, and others, if it may be taken; returns whether it was. Its
         origin contradicts itself. If it only skips what compacted sums cover, which stand, it is taken. Otherwise the
-        journal has the other half of a proof (`inquiry`)."""
+        journal has the other half of a proof (`equivocation`)."""
         origin, first, last = bundle.span
         if self.frontier.holds(origin, first, last):
             return False  # the batch says it twice
@@ -157,6 +157,10 @@ class Holdings:
         """Orders these updates to be applied; None: nothing."""
         if window is not None:
             self._outbox.order(window)
+
+    def apply_before(self, step: int) -> None:
+        """Orders all that waits of the steps below `step` to be applied, outside of any window."""
+        self.apply(self.pending.take_before(step))
 
     def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
         """The window has closed: applies what has come for it, and logs who was heard."""

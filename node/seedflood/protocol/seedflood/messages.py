@@ -11,8 +11,8 @@ node holds of an origin stays one number however irregular the origin is.
 Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key, so a
 bundle can be replayed neither in another run nor as anything else.
 
-What is *told* of a step is a loss and a scalar, or a payload: bytes whose form the rules of the run know (`payload`).
-All bundles of a run tell the same kind; here, on the wire and in the journal a payload is bytes and nothing else.
+The *value* of an update is a loss and a scalar, or a payload: bytes whose form the rules of the run know (`payload`).
+All bundles of a run carry the same kind; here, on the wire and in the journal a payload is bytes and nothing else.
 """
 
 import struct
@@ -48,8 +48,8 @@ BATCH_BYTES = 64 << 10
 """Payloads that are sent, read or written at once: live frames wait 1 ms behind as much at 500 Mbit/s. A pair is so
 small that the count of a batch bounds its bytes."""
 
-Told = tuple[int, int] | bytes
-"""What is told of a step: (loss, scalar), or a payload of at least one byte."""
+UpdateValue = tuple[int, int] | bytes
+"""The value of an update: (loss, scalar), or a payload of at least one byte."""
 
 _PAYLOADS = struct.Struct(">QIH")
 _PACKED = struct.Struct(">QQIHI64s")
@@ -66,23 +66,23 @@ VOTES_MAX = 4096
 class Update(NamedTuple):
     """What one origin measured at one step: unique by (origin, step), applied exactly once.
 
-    told: a payload, or (loss, scalar): what the origin lost on its batch, in units of 2^-11, and the projected gradient
-    in units of 2^-20. The direction follows from origin and step (`seeds`).
+    value: a payload, or (loss, scalar): what the origin lost on its batch, in units of 2^-11, and the projected
+    gradient in units of 2^-20. The direction follows from origin and step (`seeds`).
     """
 
     origin: OriginId
     step: int
-    told: Told
+    value: UpdateValue
 
     @property
     def loss(self) -> int:
         """What the origin lost on its batch, in units of 2^-11."""
-        return loss_of(self.told)
+        return loss_of(self.value)
 
 
-def loss_of(told: Told) -> int:
-    """The loss in what is told of a step, in units of 2^-11."""
-    return told[0] if isinstance(told, tuple) else int.from_bytes(told[-LOSS_BYTES:], "little")
+def loss_of(value: UpdateValue) -> int:
+    """The loss in the value of an update, in units of 2^-11."""
+    return value[0] if isinstance(value, tuple) else int.from_bytes(value[-LOSS_BYTES:], "little")
 
 
 class Bundle(NamedTuple):
@@ -90,12 +90,12 @@ class Bundle(NamedTuple):
     second.
 
     step: the first step measured. skipped: how many steps right before it the origin did not measure. probes: what is
-    told of step, step + 1, and so on: pairs, or payloads, never both.
+    values of step, step + 1, and so on: pairs, or payloads, never both.
     """
 
     origin: OriginId
     step: int
-    probes: tuple[Told, ...]
+    probes: tuple[UpdateValue, ...]
     skipped: int = 0
     signature: bytes = b""
 
@@ -119,7 +119,7 @@ class Bundle(NamedTuple):
         return self != other and not is_apart
 
     def updates(self) -> list[Update]:
-        return [Update(self.origin, step, told) for step, told in enumerate(self.probes, self.step)]
+        return [Update(self.origin, step, value) for step, value in enumerate(self.probes, self.step)]
 
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
         """What the signature covers. run_id and public_key: 32 bytes each. Payloads have a domain of their own."""
@@ -132,7 +132,7 @@ class Bundle(NamedTuple):
 
 
 def pack_bundles(bundles: Iterable[Bundle]) -> bytes:
-    """Bundles as bytes for a journal, each with what is told in one size."""
+    """Bundles as bytes for a journal, each with values of one size."""
     return b"".join(map(_packed, bundles))
 
 
@@ -142,15 +142,15 @@ def unpack_bundles(data: bytes) -> Iterator[Bundle]:
         origin, step, skipped, count, size, signature = _PACKED.unpack_from(data, place)
         begin, width = place + _PACKED.size, size or _PAIR.size
         place = begin + count * width
-        told = [data[k : k + width] for k in range(begin, place, width)]
-        yield Bundle(origin, step, tuple(told if size else map(_PAIR.unpack, told)), skipped, signature)
+        value = [data[k : k + width] for k in range(begin, place, width)]
+        yield Bundle(origin, step, tuple(value if size else map(_PAIR.unpack, value)), skipped, signature)
 
 
 def _packed(bundle: Bundle) -> bytes:
-    told = [one if isinstance(one, bytes) else _PAIR.pack(*one) for one in bundle.probes]
-    size = len(told[0]) if isinstance(bundle.probes[0], bytes) else 0
-    head = _PACKED.pack(bundle.origin, bundle.step, bundle.skipped, len(told), size, bundle.signature)
-    return head + b"".join(told)
+    value = [one if isinstance(one, bytes) else _PAIR.pack(*one) for one in bundle.probes]
+    size = len(value[0]) if isinstance(bundle.probes[0], bytes) else 0
+    head = _PACKED.pack(bundle.origin, bundle.step, bundle.skipped, len(value), size, bundle.signature)
+    return head + b"".join(value)
 
 
 bundle_of: Callable[[Iterable[object]], Bundle] = partial(tuple.__new__, Bundle)
@@ -215,7 +215,7 @@ class EpochDigest(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """What an origin says of an epoch that is over (`certificates`). digests: of its sum. serial: of the roster that
+    """What an origin attests of an epoch that is over (`certificates`). digests: of its sum. serial: of the roster that
     says who else votes; 0 in open runs."""
 
     origin: OriginId
@@ -284,14 +284,14 @@ class Equivocation(SeedFloodMessage):
         return min(self.one.first_covered, self.other.first_covered)
 
 
-def tells_payloads(bundles: Sequence[Bundle]) -> bool:
-    """Do these bundles carry payloads, and not pairs? The first one tells: all of a run carry the same kind."""
+def have_payloads(bundles: Sequence[Bundle]) -> bool:
+    """Do these bundles carry payloads, and not pairs? The first one shows it: all of a run carry the same kind."""
     return bool(bundles) and bundles[0].probes[0].__class__ is bytes
 
 
 def payload_bytes(bundles: Sequence[Bundle]) -> int:
     """The bytes of all payloads in these bundles; 0 if they carry pairs."""
-    return sum([len(told) for bundle in bundles for told in bundle.probes]) if tells_payloads(bundles) else 0
+    return sum([len(value) for bundle in bundles for value in bundle.probes]) if have_payloads(bundles) else 0
 
 
 def cut_bundles(
@@ -299,7 +299,7 @@ def cut_bundles(
 ) -> Iterator[tuple[Bundle, ...]]:
     """Cuts bundles into batches, in order: each of at most count_max bundles and bytes_max bytes of payloads, but of
     one bundle at least."""
-    if not tells_payloads(bundles):
+    if not have_payloads(bundles):
         for k in range(0, len(bundles), count_max):
             yield tuple(bundles[k : k + count_max])
         return
@@ -320,7 +320,7 @@ def count_updates(bundles: Sequence[Bundle]) -> int:
     return sum([len(bundle.probes) for bundle in bundles])
 
 
-def _payloads_signed(step: int, skipped: int, probes: tuple[Told, ...]) -> bytes:
+def _payloads_signed(step: int, skipped: int, probes: tuple[UpdateValue, ...]) -> bytes:
     """What is signed of payloads. Their sizes stand in front, so that no two bundles have equal bytes."""
     sizes = struct.pack(f">{len(probes)}I", *map(len, probes))
     return b"".join((_PAYLOADS.pack(step, skipped, len(probes)), sizes, *cast(tuple[bytes, ...], probes)))

@@ -12,7 +12,7 @@ from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.messages import Member, Sign, Verify
 from seedflood.protocol.swarm.outputs import Outbox
 from seedflood.protocol.swarm.presence import Presence
@@ -21,14 +21,14 @@ from seedflood.protocol.swarm.swarm import Swarm
 
 
 class Node(Swarm[Outputs]):
-    """One origin. member: its key, name and incarnation; the signature is made here. gate: who belongs to the run; by
+    """One origin. member: its key, name and incarnation; the signature is made here. access: who belongs to the run; by
     default everyone. rows: what we measure on, which every statement says. is_relay: we measure nothing
     (`relaying`).
 
     What a driver asks of parts of the algorithm, it asks them itself: frontier, applied: what is held, and what of it
     is in the coefficients. contents: what bundles say; it is told of those that are read after `start`. closings,
-    certificates: the sums of epochs, and who has signed them. donors: who is pulled from. watch: whose replica equals
-    ours. inquiry, ends: who contradicts itself, and what counts of it then."""
+    certificates: the sums of epochs, and who has signed them. donors: who is pulled from. divergence: whose replica
+    equals ours. equivocation, ends: who contradicts itself, and what counts of it then."""
 
     admission: Admission
 
@@ -40,14 +40,14 @@ class Node(Swarm[Outputs]):
         verify: Verify,
         *,
         patience: Patience | None = None,
-        gate: Gate | None = None,
+        access: AccessList | None = None,
         rows: Rows | None = None,
         is_relay: bool = False,
     ) -> None:
         patience = patience or Patience()
         self.rules = rules
         self.frontier = Frontier()
-        self.admission = Admission(rules, verify, self.frontier, gate)
+        self.admission = Admission(rules, verify, self.frontier, access)
         outbox = Outbox(Outputs)
         presence = Presence(rules, member, sign, self.admission, outbox)
         self.seedflood = SeedFlood(rules, presence, self.admission, self.frontier, outbox, patience, rows, is_relay)
@@ -55,8 +55,8 @@ class Node(Swarm[Outputs]):
         exchange, holdings = self.seedflood.exchange, self.seedflood.holdings
         self.applied, self.closings, self.certificates = holdings.applied, holdings.closings, holdings.certificates
         self.contents = holdings.contents
-        self.donors, self.inquiry = exchange.donors, exchange.inquiry
-        self.watch, self.ends = exchange.watch, exchange.ends
+        self.donors, self.equivocation = exchange.donors, exchange.equivocation
+        self.divergence, self.ends = exchange.divergence, exchange.ends
 
     @property
     def duplicates(self) -> int:
@@ -85,7 +85,7 @@ class Node(Swarm[Outputs]):
         our key.
 
         A node that had left, or never spoke, is expected by nobody until it has caught up and states from which step on
-        it takes part. What it said before it left is still awaited.
+        it takes part. What it published before it left is still awaited.
         """
         self.recall(members, now, records)
         self.seedflood.start(

@@ -3,7 +3,7 @@
 A journal may hold a run of weeks. A node that starts again needs little of it one by one: the coefficients are sums, so
 all but the end is read from the disk page by page and added to them while the node is already at work. Only the last
 rounds of each origin wait. A neighbour that is a little behind names a frontier without them, and digests are compared
-at that frontier (`watch`). In strict windows, too, nothing of an open round may be applied.
+at that frontier (`divergence`). In strict windows, too, nothing of an open round may be applied.
 
 Windows are not journalled. A node that starts again opens those of its last own bundle, or of its last rounds if there
 is a delay, and goes on.
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Frontier, Held, Span
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.divergence import DIGEST_ROUNDS
 from seedflood.protocol.seedflood.messages import Bundle
-from seedflood.protocol.seedflood.rounds import applied_before, first_round, round_of
+from seedflood.protocol.seedflood.rounds import first_round
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.watch import DIGEST_ROUNDS
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
 
@@ -66,7 +66,7 @@ def settled_ends(
     limit = STEP_MAX
     if rules.window == "strict":
         open_round = _open_round(held, Membership(members), origin, rules)
-        limit = max(0, applied_before(open_round, rules) - waiting_rounds * rules.local_steps)
+        limit = max(0, rules.applied_before(open_round) - waiting_rounds * rules.local_steps)
     return ends(held, rules, limit=limit, waiting_rounds=waiting_rounds)
 
 
@@ -84,7 +84,7 @@ def _open_round(held: Frontier, membership: Membership, origin: OriginId, rules:
     past = membership.get(origin)
     if past is None or past.has_left or past.first_step == STEP_MAX or held.last(origin) < 0:
         return first_round(origin, rules, membership, held)
-    return round_of(held.last(origin), rules)
+    return rules.round_of(held.last(origin))
 
 
 def joined(frontiers: Iterable[Frontier]) -> Frontier:

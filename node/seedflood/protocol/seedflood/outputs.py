@@ -1,8 +1,8 @@
 """What the core wants done, in the order that is the contract: persist, then send, then apply.
 
-The order matters if the process crashes. A bundle is durable before anyone hears of it, so after a restart an origin
-never says something else of the same step. It is journalled before it is applied, so the journal alone rebuilds the
-weights.
+The order matters if the process crashes. A bundle is durable before anyone receives it, so after a restart an origin
+never publishes something else for the same step. It is journalled before it is applied, so the journal alone rebuilds
+the weights.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Literal
 
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Told, Update
+from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Update, UpdateValue, payload_bytes
 from seedflood.protocol.swarm import outputs as swarm
 
 CloseReason = Literal["all heard", "bound", "no waiting"]
@@ -72,10 +72,10 @@ Order = ClosedWindow | Measure | TakeDigest | SumEpoch | Rebuild
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Answers a `Measure`. probes: what we tell of each step of the round that begins at `step`."""
+    """Answers a `Measure`. probes: the values of the steps of the round that begins at `step`."""
 
     step: int
-    probes: Sequence[Told]
+    probes: Sequence[UpdateValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +121,12 @@ Answer = Measured | Stopped | ReplicaDigest | ClosedEpoch | Remade | Pulled | Cu
 
 @dataclass(slots=True)
 class Outputs(swarm.Outputs):
-    """Honoured by `Driver._honour`: adopt, bundles and members, cut, send, pull, compact, orders, events, check."""
+    """Honoured by `SeedfloodDriver._carry_out`: adopt, bundles and members, cut, send, pull, compact, orders, events,
+    check."""
 
     adopt: list[ClosedEpoch] = field(default_factory=list)
     """Persist: each sum takes the place of the bundles of its epoch. Bundles that it does not cover stay, and count
     beside it."""
-    bundles: list[Bundle] = field(default_factory=list)
-    """Persist, in this order."""
-    pull: list[tuple[OriginId, tuple[Held, ...]]] = field(default_factory=list)
-    """Ask the peer for everything that this frontier lacks."""
     compact: list[ClosedEpoch] = field(default_factory=list)
     """Everyone has closed these epochs with these sums, so they may replace the bundles in the journal. Each is
     answered by a `Compacted`; until then the bundles are what counts."""
@@ -137,5 +134,19 @@ class Outputs(swarm.Outputs):
     """Persist: what the journal has of this origin for one of these steps, and no sum covers, is deleted. Answered by
     a `CutOff`."""
     check: list[tuple[OriginId, Bundle]] = field(default_factory=list)
-    """Compare these bundles, told by a neighbour, with the journal. If it has one that contradicts it, call
-    `Inquiry.contradicted`."""
+    """Compare these bundles, sent by a neighbour, with the journal. If it has one that contradicts it, call
+    `EquivocationSearch.contradicted`."""
+
+    @property
+    def ends_group(self) -> bool:
+        """What others sent gathers in one group until a window closes."""
+        return self.is_durable or any(isinstance(order, ClosedWindow) for order in self.orders)
+
+    @property
+    def payload_bytes(self) -> int:
+        return payload_bytes(self.bundles)
+
+    @property
+    def may_wait(self) -> bool:
+        """A sum counts as held from now on, so it must be on the disk."""
+        return not self.adopt

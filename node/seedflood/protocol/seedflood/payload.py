@@ -1,4 +1,4 @@
-"""What a run tells of a step, in a form that all its hosts know: pairs, or payloads.
+"""The encodings of an update, one for all hosts of a run: pairs, or payloads.
 
     Pairs         (loss, scalar): what was lost, and one slope along one direction that follows from origin and step
     Coefficients  the gradient in the subspace: a power-of-two scale per group of slots, and the sign of all F values;
@@ -10,13 +10,13 @@ size mean NaN or infinity. So a relay can tell whether a payload may be used by 
 
 Coefficients: an exponent e of one byte for each group, and one for the sparse slot if there is one. Then a bit for each
 value of the groups, the first one lowest in its byte. Then the rows of the sparse slot: the number of a row in two
-bytes, in ascending order, and its bits, from the next whole byte on. If fewer rows are told than there is place for,
+bytes, in ascending order, and its bits, from the next whole byte on. If fewer rows are kept than there is place for,
 the others have the number 65535 and mean nothing. Under an exponent of 1 or more a bit means the integer 2^(e - 1) if
 it is set and -2^(e - 1) if not; under 0 it means 0. 0 <= e <= exponent_max, so that none is larger than SCALAR_MAX.
 Bits that mean nothing are ignored. The last two bytes are what the origin lost on its batch, in units of 2^-11.
 
 A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
-larger is refused, and honest hosts cut off what they measured before they tell it.
+larger is refused, and honest hosts cut off what they measured before they send it.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
 
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, SCALAR_MAX, SCALAR_UNIT_BITS, Told
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, SCALAR_MAX, SCALAR_UNIT_BITS, UpdateValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,23 @@ class Pairs:
         """The most that one update can add to a coefficient."""
         return self.limit
 
-    def admits(self, probes: Sequence[Told]) -> bool:
-        """May these, all of one kind, be told in this run?"""
+    def admits(self, probes: Sequence[UpdateValue]) -> bool:
+        """May these, all of one kind, be sent in this run?"""
         if probes[0].__class__ is not tuple:
             return False
         limit = self.limit
-        return limit >= SCALAR_MAX or all(-limit <= cast(tuple[int, int], told)[1] <= limit for told in probes)
+        return limit >= SCALAR_MAX or all(-limit <= cast(tuple[int, int], value)[1] <= limit for value in probes)
 
 
 NO_ROW = 0xFFFF
-"""In the place of a row that is not told."""
+"""In the place of a row that is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """A slot of rows x columns coefficients, of which an update tells `told` rows at most. rows: below NO_ROW."""
+    """A slot of rows x columns coefficients, of which an update has `kept` rows at most. rows: below NO_ROW."""
 
-    told: int
+    kept: int
     rows: int
     columns: int
 
@@ -87,7 +87,7 @@ class Coefficients:
     sparse: Sparse = NOTHING
 
     def __post_init__(self) -> None:
-        assert self.limit >= 1, "something can be told"
+        assert self.limit >= 1, "something can be sent"
         assert min(self.groups, default=0) >= 1, "there are groups, and all have coefficients"
 
     @property
@@ -103,7 +103,7 @@ class Coefficients:
     @property
     def exponents(self) -> int:
         """How many a payload has."""
-        return len(self.groups) + (self.sparse.told > 0)
+        return len(self.groups) + (self.sparse.kept > 0)
 
     @property
     def rows_at(self) -> int:
@@ -112,7 +112,7 @@ class Coefficients:
 
     @property
     def size(self) -> int:
-        return self.rows_at + self.sparse.told * self.sparse.row_bytes + LOSS_BYTES
+        return self.rows_at + self.sparse.kept * self.sparse.row_bytes + LOSS_BYTES
 
     @property
     def exponent_max(self) -> int:
@@ -123,25 +123,25 @@ class Coefficients:
     def reach(self) -> int:
         return 1 << self.exponent_max - 1
 
-    def admits(self, probes: Sequence[Told]) -> bool:
+    def admits(self, probes: Sequence[UpdateValue]) -> bool:
         size, count, most = self.size, self.exponents, self.exponent_max
         return all(
-            isinstance(told, bytes) and len(told) == size and max(told[:count]) <= most and self._has_rows(told)
-            for told in probes
+            isinstance(value, bytes) and len(value) == size and max(value[:count]) <= most and self._has_rows(value)
+            for value in probes
         )
 
     def _has_rows(self, payload: bytes) -> bool:
         """Are they rows of the sparse slot, each of them once?"""
-        if not self.sparse.told:
+        if not self.sparse.kept:
             return True
         starts = range(self.rows_at, self.size - LOSS_BYTES, self.sparse.row_bytes)
         rows = [int.from_bytes(payload[at : at + 2], "little") for at in starts]
-        told = [row for row in rows if row < self.sparse.rows]
-        is_rest_empty = rows[len(told) :].count(NO_ROW) == len(rows) - len(told)
-        return is_rest_empty and all(one < other for one, other in pairwise(told))
+        kept = [row for row in rows if row < self.sparse.rows]
+        is_rest_empty = rows[len(kept) :].count(NO_ROW) == len(rows) - len(kept)
+        return is_rest_empty and all(one < other for one, other in pairwise(kept))
 
 
-Telling = Pairs | Coefficients
+Compression = Pairs | Coefficients
 PAIRS = Pairs()
 
 

@@ -7,13 +7,13 @@ from seedflood.protocol.lifecycle import PhaseMachine
 
 
 class Phase(StrEnum):
-    JOINING = "joining"  # until enough is known to speak (`catchup`): nobody contradicts what it said in a past life
+    JOINING = "joining"  # until enough is known to publish (`catchup`), so that no past life is contradicted
     MEASURING = "measuring"  # a `Measure` was handed out, a `Measured` is awaited
     COLLECTING = "collecting"  # its bundle is published; its window is open, perhaps with earlier ones (`window`)
     FINISHING = "finishing"  # no steps are left: wait until the neighbours hold everything
     FINISHED = "finished"  # `Outputs.is_finished` was said: relay until the links are closed, and sum what comes late
     RELAYING = "relaying"  # of a node without a model: from its start until it leaves (`relaying`)
-    LEFT = "left"  # `leave` was called: relay until the links are closed, say nothing of our own
+    LEFT = "left"  # `leave` was called: relay until the links are closed, publish nothing of our own
 
 
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {

@@ -10,16 +10,6 @@ FOREMOST_ROUNDS_MAX = 64
 """How many rounds ahead of the others a node is believed to be: no liar must send newcomers to the end of the run."""
 
 
-def round_of(step: int, rules: Rules) -> int:
-    """The first step of the round that a step belongs to."""
-    return step - step % rules.local_steps
-
-
-def applied_before(step: int, rules: Rules) -> int:
-    """The step below which everything is applied when the round of `step` begins; at the end of the run, all steps."""
-    return rules.steps if step >= rules.steps else max(0, step - rules.delay * rules.local_steps)
-
-
 def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
     """The round that the others are in: the lower median of their last steps, so that one runaway moves nobody.
 
@@ -29,7 +19,7 @@ def swarm_round(origin: OriginId, rules: Rules, membership: Membership, frontier
     others = (m for m in map(membership.spoken, membership.origins()) if m is not None and m.origin != origin)
     others = (m for m in others if not membership.is_silenced(m.origin) and (not m.has_left or stated(m).has_ended))
     steps = sorted(last for last in (frontier.last(m.origin) for m in others) if last >= 0)
-    return round_of(steps[(len(steps) - 1) // 2], rules) if steps else 0
+    return rules.round_of(steps[(len(steps) - 1) // 2]) if steps else 0
 
 
 def first_round(
@@ -40,7 +30,7 @@ def first_round(
 
     It never begins in an epoch that the foremost hosts have left behind, which may be closed before they know that we
     take part in it. But strict windows close only when all clients take part. Before that nobody has left a round
-    behind, and who tells of later rounds lies, perhaps as the first and only host that we hear.
+    behind, and who claims later rounds lies, perhaps as the first and only host that we hear.
     """
     if rules.window == "strict" and membership.taking_part < rules.clients:
         return frontier.last(origin) + 1
@@ -53,7 +43,7 @@ def first_round(
         return rules.steps
     others = (other for other in membership.origins() if other != origin and not membership.is_silenced(other))
     foremost = max(map(frontier.last, others), default=0)
-    foremost = applied_before(min(foremost, swarm + rounds_ahead * rules.local_steps), rules)
+    foremost = rules.applied_before(min(foremost, swarm + rounds_ahead * rules.local_steps))
     return max(frontier.last(origin) + 1, swarm, foremost - foremost % rules.refresh_period)
 
 
@@ -63,11 +53,4 @@ def _is_beginning(origin: OriginId, swarm: int, rules: Rules, membership: Member
     is_new = ours is None or ours.first_step == STEP_MAX
     others = [member for member in membership.all() if member.origin != origin]
     has_anyone_finished = any(member.last_step == rules.steps - 1 for member in others)
-    return is_new and not has_anyone_finished and not applied_before(swarm, rules)
-
-
-def next_round(step: int, origin: OriginId, rules: Rules, membership: Membership, frontier: Frontier) -> int:
-    """The first step of the round after that of `step`; in bounded windows perhaps a later one, in which the others
-    are."""
-    following = step + rules.local_steps
-    return following if rules.window == "strict" else max(following, swarm_round(origin, rules, membership, frontier))
+    return is_new and not has_anyone_finished and not rules.applied_before(swarm)

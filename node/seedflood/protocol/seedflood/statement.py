@@ -17,9 +17,9 @@ _ROWS = struct.Struct(">II32s")
 _REMAINS = struct.Struct(">Q32s")
 _ROWS_BYTES = (0, _ROWS.size)
 _ENDED = 1 << 63
-"""Beside `said_before`, of an origin that has ended the run."""
+"""Beside `published_before`, of an origin that has ended the run."""
 _RELAY = 1 << 62
-"""Beside `said_before`, of an origin that only relays."""
+"""Beside `published_before`, of an origin that only relays."""
 
 REMAINS_MAX = 16
 """Of how many removed hosts an origin states what it holds."""
@@ -42,26 +42,26 @@ class Rows(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """said_before: of the steps below it, the origin had said everything that it ever will when it stated this. rows:
-    None if it does not say. remains: what it holds of removed hosts. has_ended: it has
-    ended the run, perhaps without having measured the last step. is_relay: it takes part in no step."""
+    """published_before: of the steps below it, the origin had published everything that it ever will when it stated
+    this. rows: None if it does not say. remains: what it holds of removed hosts. has_ended: it has ended the run,
+    perhaps without having measured the last step. is_relay: it takes part in no step."""
 
-    said_before: int = 0
+    published_before: int = 0
     rows: Rows | None = None
     remains: tuple[Remains, ...] = ()
     has_ended: bool = False
     is_relay: bool = False
 
 
-def pack(said: Stated) -> bytes:
+def pack(fields: Stated) -> bytes:
     """The bytes of a statement; none if there is nothing to state. A head of fixed size tells how long each part is
     that follows."""
-    if said == Stated():
+    if fields == Stated():
         return b""
-    rows = b"" if said.rows is None else _ROWS.pack(*said.rows)
-    said_before = said.said_before + _ENDED * said.has_ended + _RELAY * said.is_relay
-    head = _HEAD.pack(said_before, len(said.remains), len(rows))
-    return b"".join((head, *(_REMAINS.pack(*one) for one in said.remains), rows))
+    rows = b"" if fields.rows is None else _ROWS.pack(*fields.rows)
+    published_before = fields.published_before + _ENDED * fields.has_ended + _RELAY * fields.is_relay
+    head = _HEAD.pack(published_before, len(fields.remains), len(rows))
+    return b"".join((head, *(_REMAINS.pack(*one) for one in fields.remains), rows))
 
 
 @lru_cache(4096)
@@ -71,9 +71,13 @@ def unpack(state: bytes) -> Stated:
         return Stated()
     if len(state) < _HEAD.size:
         raise PeerError("a statement is too short", reason="limit")
-    said_before, remains, rows_bytes = _HEAD.unpack_from(state)
-    has_ended, is_relay, said_before = bool(said_before & _ENDED), bool(said_before & _RELAY), said_before % _RELAY
-    if rows_bytes not in _ROWS_BYTES or remains > REMAINS_MAX or said_before > STEP_MAX + 1:
+    published_before, remains, rows_bytes = _HEAD.unpack_from(state)
+    has_ended, is_relay, published_before = (
+        bool(published_before & _ENDED),
+        bool(published_before & _RELAY),
+        published_before % _RELAY,
+    )
+    if rows_bytes not in _ROWS_BYTES or remains > REMAINS_MAX or published_before > STEP_MAX + 1:
         raise PeerError("a statement tells of hosts or steps that do not exist", reason="limit")
     ends = [*accumulate((_HEAD.size, remains * _REMAINS.size, rows_bytes))]
     if ends[-1] != len(state):
@@ -83,7 +87,7 @@ def unpack(state: bytes) -> Stated:
     if rows is not None and rows.place >= rows.shares:
         raise PeerError("a statement tells of a share of the rows that does not exist", reason="limit")
     of_removed = tuple(Remains(*one) for one in _REMAINS.iter_unpack(held))
-    return Stated(said_before, rows, of_removed, has_ended, is_relay)
+    return Stated(published_before, rows, of_removed, has_ended, is_relay)
 
 
 def stated(member: Member) -> Stated:

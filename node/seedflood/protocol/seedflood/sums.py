@@ -13,7 +13,7 @@ the sum sends all of it for any step that it covers, and others send no more tha
 
 from collections.abc import Collection
 
-from seedflood.protocol.frontier import tellable, without
+from seedflood.protocol.frontier import sendable, without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.holdings import Holdings
@@ -51,4 +51,4 @@ class WantedSums:
         donor, frontier = self._donors.ask_next(), self._holdings.frontier
         firsts = [epoch * self._period for epoch in wanted]
         spans = [(one, first, first) for one in frontier.origins for first in firsts]
-        outbox.outputs.pull.append((donor, tellable(without(frontier.held(), spans))))
+        outbox.outputs.pull.append((donor, sendable(without(frontier.held(), spans))))

@@ -3,7 +3,8 @@
 Rounds are cut into *turns* of equally many, and in each turn an origin measures one round, which follows from the run
 and the origin by a hash. So whose turn it is needs no list of members, which hosts could see differently: who joins or
 leaves changes nothing for the others. A draw among the members of a moment would have needed agreement on them first.
-And each origin measures equally often: once all clients have told of a turn, nothing more can come for it.
+And each origin measures equally often: once all clients have published their part of a turn, nothing more can come for
+it.
 
 Who does not measure a round is as one whose empty update everyone has heard. Its next bundle declares those rounds as
 skipped, like any others that an origin does not measure, so that a frontier stays one number for each origin.

@@ -1,16 +1,16 @@
 """Voting on the sums of epochs: our votes are cast and kept, those of others checked and passed on (`certificates`).
 Nobody is in a hurry for a vote, and all hosts vote at about the same time, so votes are gathered (`Neighbours.gather`).
 
-A host whose vote for the same steps says another sum has another replica than we, or lies. So if as many others as not
-say another sum than ours, we doubt our replica. Of an epoch that is not compacted for long the log tells why, and for
-whom it waits.
+A host whose vote for the same steps attests another sum has another replica than we, or lies. So if as many others as
+not attest another sum than ours, we doubt our replica. Of an epoch that is not compacted for long the log tells why,
+and for whom it waits.
 
-A host may also vote for another sum since an origin told it something else. Only signed bundles prove that, and the sum
+A host may also vote for another sum since an origin sent it something else. Only signed bundles prove that, and the sum
 takes their place. So if a host has voted for another sum of the same steps, bundles stay for another DISPUTE_SECONDS,
-and neighbours compare what they hold (`inquiry`). That costs all links something, so each host is given it once, and
-again when an origin was proven to contradict itself.
+and neighbours compare what they hold (`equivocation`). That costs all links something, so each host is given it once,
+and again when an origin was proven to contradict itself.
 
-So who says another sum than the certificate may have been deceived. It is named only by a neighbour that was linked
+So who attests another sum than the certificate may have been deceived. It is named only by a neighbour that was linked
 with it and held the bundles all that time, so that both could compare them, and found nobody who contradicts itself.
 The name is taken back if somebody is proven later to have done so in that epoch or before.
 """
@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote, Votes
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
-from seedflood.protocol.seedflood.watch import DigestWatch
 from seedflood.protocol.swarm.outputs import Outbox, Record
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.standstill import Standstill
@@ -37,7 +37,7 @@ OVERDUE_SECONDS = 60.0
 """How long the first epoch that could be compacted is waited for until the log says why it is not."""
 
 DISPUTE_SECONDS = 8.0
-"""How long bundles stay beside a certificate if a vote says another sum: neighbours compare every four seconds."""
+"""How long bundles stay beside a certificate if a vote attests another sum: neighbours compare every four seconds."""
 
 VOTES_KEY = b"votes"
 _RECORD = struct.Struct(">Q32s32s64sQ")
@@ -45,18 +45,18 @@ _RECORD = struct.Struct(">Q32s32s64sQ")
 
 @dataclass(eq=False, repr=False)
 class Voting:
-    """misvoting: the hosts that say another sum than a certificate, though nobody is known to have deceived them; each
-    with the first such epoch."""
+    """misvoting: the hosts that attest another sum than a certificate, though nobody is known to have deceived them;
+    each with the first such epoch."""
 
     _holdings: Holdings
     _presence: Presence
     _admission: Admission
-    _watch: DigestWatch
+    _divergence: DivergenceDetector
     _outbox: Outbox[Outputs]
     _rules: Rules
     misvoting: dict[OriginId, int] = field(default_factory=dict)
     _suspects: dict[int, set[OriginId]] = field(default_factory=dict)
-    """By disputed epoch: the neighbours that say another sum, and were linked all the time since."""
+    """By disputed epoch: the neighbours that attest another sum, and were linked all the time since."""
     _deceiving: dict[OriginId, int] = field(default_factory=dict)
     """By origin that was proven to contradict itself: the last epoch on which somebody may have voted who had not heard
     of that."""
@@ -67,7 +67,7 @@ class Voting:
     """Of the roster when certificates were looked for last."""
     _standstill: Standstill = field(default_factory=lambda: Standstill(ASK_SECONDS_MIN, ASK_SECONDS_MAX))
     _answered: dict[tuple[OriginId, int], float] = field(default_factory=dict)
-    """By neighbour and epoch, of those that it was told just now: until when it is not told them again."""
+    """By neighbour and epoch, of those that it was sent just now: until when it is not sent them again."""
     _disputed: dict[int, float] = field(default_factory=dict)
     """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
     _objections: dict[OriginId, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Voting:
 
     def connected(self, peer: OriginId) -> None:
         """Tells a new neighbour the votes that matter."""
-        if votes := self._certificates.told():
+        if votes := self._certificates.to_send():
             self._outbox.send(peer, Votes(tuple(votes)))
 
     def cast(self, closed: ClosedEpoch, digests: EpochDigest, now: float) -> None:
@@ -108,18 +108,18 @@ class Voting:
         self._compare(closed.epoch, now)
 
     def receive(self, peer: OriginId, votes: Iterable[Vote], now: float) -> None:
-        """Takes votes that are news, and passes them on. A neighbour that tells nothing but its own votes, which are
-        known, is told all on these epochs. Raises PeerError for a wrong signature."""
+        """Takes votes that are news, and passes them on. A neighbour that sends nothing but its own votes, which are
+        known, is sent all on these epochs. Raises PeerError for a wrong signature."""
         certificates, ours = self._certificates, self._presence.ours.origin
         news = []
         votes = tuple(votes)
-        self._presence.neighbours.hear_gathered(peer, votes)
+        self._presence.neighbours.receive_gathered(peer, votes)
         for vote in votes:
             if certificates.is_news(vote) and self._admission.admits_vote(vote):
                 news.append(vote)
                 if not certificates.take(vote):
                     name = self._presence.membership.name(vote.origin)
-                    self._outbox.tell("a host votes twice", "error", member=name, epoch=vote.epoch)
+                    self._outbox.log("a host votes twice", "error", member=name, epoch=vote.epoch)
         if any(vote.origin == ours for vote in news):
             self._keep()
         if news:
@@ -145,7 +145,7 @@ class Voting:
             suspects.discard(peer)
 
     def gathered(self, peer: OriginId) -> Iterator[Votes]:
-        """Takes the votes that are to be passed on to a neighbour; those that say the same stand together."""
+        """Takes the votes that are to be passed on to a neighbour; equal ones stand together."""
         votes: list[Vote] = self._presence.neighbours.take_gathered(peer)
         if votes:
             yield Votes(tuple(sorted(votes, key=lambda vote: (vote.epoch, vote.digests))))
@@ -189,7 +189,7 @@ class Voting:
 
     @property
     def _roster_serial(self) -> int:
-        roster = self._admission.gate.roster
+        roster = self._admission.access.roster
         return roster.serial if roster is not None else 0
 
     def _count(self) -> None:
@@ -199,7 +199,7 @@ class Voting:
     def certified(self, closed: ClosedEpoch) -> ClosedEpoch | None:
         """A sum that somebody gives us with a certificate of votes that were checked, if there is one. Who made its own
         may know by earlier epochs that a roster is over, and we may hold only the bundles of these. So we count the
-        votes first that we have been told. Raises PeerError for a wrong signature."""
+        votes first that we have received. Raises PeerError for a wrong signature."""
         votes = closed.certificate
         if not votes or {(vote.epoch, vote.digests) for vote in votes} != {(closed.epoch, votes[0].digests)}:
             return None
@@ -222,7 +222,7 @@ class Voting:
             message = Votes(tuple(filter(None, map(self._certificates.ours_on, waiting))))
             self._outbox.outputs.send += [(peer, message) for peer in self._presence.neighbours]
 
-    def tell_overdue(self, step: int, now: float, lacking: Callable[[int], Iterable[OriginId]]) -> None:
+    def log_overdue(self, step: int, now: float, lacking: Callable[[int], Iterable[OriginId]]) -> None:
         """Once per comparison period: says why an epoch stays as bundles, once for each. lacking: returns of whom an
         update is missing here that is owed for the steps below this one."""
         certificates, membership = self._certificates, self._presence.membership
@@ -238,7 +238,7 @@ class Voting:
         else:
             why = "updates are missing"
         self._told.add(epoch)
-        self._outbox.tell(
+        self._outbox.log(
             "an epoch is not compacted", "warning", epoch=epoch, why=why, waiting_for=membership.names(origins)
         )
 
@@ -253,21 +253,21 @@ class Voting:
             if culprit is None:
                 continue
             del self.misvoting[origin]
-            self._outbox.tell(
+            self._outbox.log(
                 "a host signed another sum as it was deceived", member=name(origin), epoch=epoch, by=name(culprit)
             )
 
     def _name(self, suspects: Iterable[OriginId], epoch: int) -> None:
-        """Names these hosts, which say another sum than the certificate, unless somebody is known to have deceived
+        """Names these hosts, which attest another sum than the certificate, unless somebody is known to have deceived
         them."""
         for origin in sorted(suspects):
             if origin not in self.misvoting and self._deceiver(origin, epoch) is None:
                 self.misvoting[origin] = epoch
                 name = self._presence.membership.name(origin)
-                self._outbox.tell("a host signs another sum than the others", "error", member=name, epoch=epoch)
+                self._outbox.log("a host signs another sum than the others", "error", member=name, epoch=epoch)
 
     def _deceiver(self, origin: OriginId, epoch: int) -> OriginId | None:
-        """Who may have told this host other things than the others, so that its sum of the epoch is another?"""
+        """Who may have sent this host other things than the others, so that its sum of the epoch is another?"""
         for culprit, end in self._membership.ended.items():
             last = self._deceiving.get(culprit, epoch)
             if culprit != origin and end // self._period <= epoch <= last:
@@ -279,15 +279,17 @@ class Voting:
         digests = self._closings.digests(epoch)
         if digests is None:
             return
-        others = [one for one in self._certificates.against(epoch, digests) if self._watch.jury.counts(one, now)]
+        others = [
+            one for one in self._certificates.against(epoch, digests) if self._divergence.credibility.counts(one, now)
+        ]
         others = [one for one in others if one != self._presence.ours.origin]
         if not others:
             return
         same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)} | {self._presence.ours.origin}
         if len(others) >= len(same):
-            self._watch.doubt(others, of=len(others) + len(same) - 1)
+            self._divergence.doubt(others, of=len(others) + len(same) - 1)
 
     def _keep(self) -> None:
-        """Our votes are to be on the disk before anyone hears them."""
+        """Our votes are to be on the disk before anyone receives them."""
         packed = [_RECORD.pack(one.epoch, *one.digests, one.signature, one.serial) for one in self._certificates.ours()]
         self._outbox.keep_record(Record(VOTES_KEY, b"".join(packed)))

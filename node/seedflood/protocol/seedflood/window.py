@@ -22,17 +22,17 @@ from dataclasses import dataclass, field
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.outputs import CloseReason
-from seedflood.protocol.seedflood.rounds import applied_before
 from seedflood.protocol.seedflood.rules import Rules, WindowRule
 from seedflood.protocol.swarm.liveness import Liveness
 from seedflood.protocol.swarm.membership import Membership
+from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.view import WindowView
 
 
 def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:
-    """Has the origin said everything about the steps first..last that it will say? It takes part from `first` on.
+    """Has the origin published everything of the steps first..last that it will publish? It takes part from `first` on.
 
-    Strict windows want every step: an origin that jumped to this round may not have heard of the last one yet. In
+    Strict windows want every step: an origin that jumped to this round may not know of the last one yet. In
     bounded ones, who speaks of a later step has moved on.
     """
     return frontier.holds(origin, first, last) if rule == "strict" else frontier.last(origin) >= last
@@ -65,7 +65,7 @@ class Window:
 class OpenWindows:
     """The open windows of a node, oldest first. bound: returns how long news take across the network at most, in
     seconds. began_at: when the round began that is measured, or was measured last; infinite before the first one.
-    until_joined: when to stop waiting for hosts that never came (strict windows never stop)."""
+    until_joined: when to stop waiting for hosts that never came, if more than half did (strict windows never stop)."""
 
     _rules: Rules
     _membership: Membership
@@ -101,13 +101,13 @@ class OpenWindows:
 
     def reopen(self, step: int, now: float) -> None:
         """Opens again the windows of the rounds before `step` that need not be applied when that round is measured."""
-        for first in range(applied_before(step, self._rules), step, self._rules.local_steps):
+        for first in range(self._rules.applied_before(step), step, self._rules.local_steps):
             self.open(first, now)
 
     def in_the_way(self, following: int) -> Window | None:
         """The oldest window, if it has to close before the round of `following` is measured."""
         oldest = self.oldest
-        return oldest if oldest is not None and oldest.first < applied_before(following, self._rules) else None
+        return oldest if oldest is not None and oldest.first < self._rules.applied_before(following) else None
 
     def close(self) -> Window:
         """Closes the oldest window, and returns it."""
@@ -116,7 +116,7 @@ class OpenWindows:
     def clear(self) -> None:
         self._open.clear()
 
-    def hear(self, origin: OriginId, now: float) -> None:
+    def received(self, origin: OriginId, now: float) -> None:
         """Something new of this origin is held."""
         for window in self._open:
             if origin in window.waiting and self._is_heard(window, origin):
@@ -132,7 +132,7 @@ class OpenWindows:
         word = self._membership.spoken(origin)
         said = None if word is None or word.last_step is None else self._turns.last(origin, word.last_step)
         if said is not None and self._frontier.last(origin) >= said:
-            self._liveness.forget(origin)  # it has said all it will
+            self._liveness.forget(origin)  # it has published all that it will
         self._await(origin, now)  # perhaps it was not known when the window opened
 
     # When the oldest one closes
@@ -150,19 +150,24 @@ class OpenWindows:
         window = self.oldest
         if window is None or self._rule == "strict":
             return float("inf")
-        is_all_here = self._membership.taking_part >= self._rules.clients
-        all_joined_at = window.opened_at if is_all_here else self.until_joined
-        return max(all_joined_at, self._closes_at(window)) if window.waiting else all_joined_at
+        joined_at = self._joined_at(window)
+        return max(joined_at, self._closes_at(window)) if window.waiting else joined_at
 
     def is_waiting_for_joins(self, window: Window, now: float) -> bool:
         """Does it wait for clients that do not take part yet?"""
-        return (self._rule == "strict" or now < self.until_joined) and self.unjoined(window) > 0
+        return now < self._joined_at(window)
 
     def unjoined(self, window: Window) -> int:
         """How many clients have still to come. Strict windows close one after the other, so the first one is enough to
         hold a run back."""
-        is_beginning = self._rule == "strict" and not window.first
-        return self._membership.unjoined(self._rules.clients, is_beginning=is_beginning)
+        if self._rule == "strict":
+            return self._membership.unjoined(self._rules.clients, is_beginning=not window.first)
+        return self._membership.unjoined(self._rules.clients) + len(self.to_return(window))
+
+    def to_return(self, window: Window) -> list[Member]:
+        """Who was there and has left before anything began: a bounded run waits for its return as if it had never come.
+        Else whoever is started again first, after a fault that all hosts have, would train alone."""
+        return self._membership.gone_before_speaking() if self._rule != "strict" and not window.first else []
 
     def first_lacking(self, window: Window, origin: OriginId) -> int | None:
         """The first step of the origin for which this window waits; None if all of them are held."""
@@ -187,6 +192,18 @@ class OpenWindows:
             waiting=tuple(sorted(window.waiting)),
             bound_seconds=closes_at - window.opened_at if closes_at < float("inf") else None,
         )
+
+    def _joined_at(self, window: Window) -> float:
+        """From when on a window does not wait for clients that have not come; infinite until enough have.
+
+        Strict windows need all of them. Bounded ones do without the others when patience is over, if more than half
+        are here: a host that is started first does not train alone.
+        """
+        unjoined = self.unjoined(window)
+        if not unjoined:
+            return window.opened_at
+        is_enough = self._rule != "strict" and 2 * unjoined < self._rules.clients
+        return self.until_joined if is_enough else float("inf")
 
     def _closes_at(self, window: Window) -> float:
         """The moment at which a window closes without those that were not heard; infinite if it waits for them.

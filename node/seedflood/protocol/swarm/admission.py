@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.swarm.gate import Gate
+from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Hello, Member, Verify
 from seedflood.protocol.swarm.rules import SwarmRules
@@ -23,19 +23,19 @@ OUT_OF_TIME = "by this host's clock the other one's time on the roster is over, 
 
 
 class MemberAdmission:
-    """Decides whom we link with and which statements may be used. gate: by default the run is open. check_state: raises
-    PeerError for bytes that no honest host of this algorithm states (`Member.algorithm`). membership: the statements
-    that were used."""
+    """Decides whom we link with and which statements may be used. access: by default the run is open. check_state:
+    raises PeerError for bytes that no honest host of this algorithm states (`Member.algorithm`). membership: the
+    statements that were used."""
 
     def __init__(
         self,
         rules: SwarmRules,
         verify: Verify,
-        gate: Gate | None = None,
+        access: AccessList | None = None,
         *,
         check_state: Callable[[bytes], object],
     ) -> None:
-        self.gate = gate or Gate(verify)
+        self.access = access or AccessList(verify)
         self.membership = Membership(origins_max=rules.origins_max)
         self.refused: dict[str, int] = {}
         """How much input of others was not used, by reason."""
@@ -43,8 +43,8 @@ class MemberAdmission:
         self._base_digest = rules.base_digest
         self._verify = verify
         self._check_state = check_state
-        self._twins: set[OriginId] = set()
-        """Origins that are known to have two keys."""
+        self.twins: set[OriginId] = set()
+        """Origins that are known to have two keys. Nothing more is taken of them."""
 
     def check_hello(self, hello: Hello) -> None:
         """Raises PeerError if the peer does not belong with us."""
@@ -52,11 +52,11 @@ class MemberAdmission:
             raise PeerError("the peer takes part in another run", reason="run")
         if hello.base_digest not in (self._base_digest, b""):
             raise PeerError("the peer holds another base model", reason="base model")
-        if not self.gate.may_link(hello.member.public_key):
-            self.refuse(self.gate.objection(hello.member) or "stranger")
-            if self.gate.has_removed(hello.member.public_key):
+        if not self.access.may_link(hello.member.public_key):
+            self.refuse(self.access.objection(hello.member) or "stranger")
+            if self.access.has_removed(hello.member.public_key):
                 raise PeerError(REMOVED, reason="removed")
-            if self.gate.lists(hello.member.public_key):
+            if self.access.lists(hello.member.public_key):
                 raise PeerError(OUT_OF_TIME, reason="removed")
             raise PeerError(NOT_LISTED, reason="roster")
         if not self.membership.has_room_for(hello.member):
@@ -84,9 +84,9 @@ class MemberAdmission:
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
 
     def hears(self, member: Member) -> bool:
-        """May its subject state this? What is not heard is counted, and costs nothing else: rosters differ for a moment
-        when they change, so it need not be the fault of the peer that sent it."""
-        reason = self.gate.objection(member)
+        """May its subject state this? What does not count is counted, and costs nothing else: rosters differ for a
+        moment when they change, so it need not be the fault of the peer that sent it."""
+        reason = self.access.objection(member)
         if reason is not None:
             self.refuse(reason)
         return reason is None
@@ -95,15 +95,11 @@ class MemberAdmission:
         """Did its subject make this statement?"""
         return self._verify(member.public_key, member.signed_bytes(self._run_id), member.signature)
 
-    def has_twin(self, origin: OriginId) -> bool:
-        """Is a second key with this origin id known? Then nothing more is taken of it."""
-        return origin in self._twins
-
     def refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _note_twin(self, member: Member) -> None:
         """Somebody searched for two keys with one origin id. Nothing more is taken of that origin: others may know it
         by its other key, and then what honest relays pass on would look wrongly signed."""
-        self._twins.add(member.origin)
+        self.twins.add(member.origin)
         self.refuse("another key")

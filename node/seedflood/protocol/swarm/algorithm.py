@@ -14,9 +14,9 @@ from seedflood.protocol.view import Blocker, View
 class Algorithm(ABC):
     """One way of training, as a pure state machine that a `Swarm` calls.
 
-    It decides by what it is told and by what the swarm knows (`Presence`). What it wants done goes to the outbox that
-    both share (`Outbox`). It begins with `recall`, and ends with `Outbox.finish`. No method blocks, does input or
-    output, or reads a clock. A method that raises `PeerError` has changed nothing but counters.
+    It decides by the events that it is given and by what the swarm knows (`Presence`). What it wants done goes to the
+    outbox that both share (`Outbox`). It begins with `recall`, and ends with `Outbox.finish`. No method blocks, does
+    input or output, or reads a clock. A method that raises `PeerError` has changed nothing but counters.
 
     What is not abstract here suits an algorithm that keeps nothing, orders nothing and waits for nobody.
     """
@@ -26,14 +26,14 @@ class Algorithm(ABC):
     @property
     @abstractmethod
     def has_spoken(self) -> bool:
-        """Has this node said in this life from which step on it takes part?"""
+        """Has this node stated in this life from which step on it takes part?"""
 
     @property
-    def is_forgetful(self) -> bool:
-        """Is it unknown what earlier lives of this node said?"""
+    def is_amnesic(self) -> bool:
+        """Is it unknown what earlier lives of this node published?"""
         return False
 
-    def hear_of_past(self, member: Member) -> None:
+    def learn_of_past(self, member: Member) -> None:
         """The network knows this statement, which an earlier life of this node made."""
 
     def state(self) -> bytes:
@@ -95,7 +95,7 @@ class Algorithm(ABC):
         """Raises PeerError, having used nothing, if the message is not allowed."""
 
     def answered(self, peer: OriginId, sent_at: float) -> None:
-        """The peer has answered a ping that was sent then: it has heard all that was said to it before."""
+        """The peer has answered a ping that was sent then: it has received all that was sent to it before."""
 
     def answer(self, answer: Any, now: float) -> None:
         """What it wanted done is done; of an algorithm that orders nothing, never called."""
@@ -106,26 +106,20 @@ class Algorithm(ABC):
         """Takes every transition that is due. Called after whatever happened."""
 
     def compare(self, now: float) -> None:
-        """Once per comparison period: tells the neighbours what is held here."""
-
-    def review(self, now: float) -> None:
-        """Called after `compare`, when the pings are sent: looks for faults."""
+        """Once per comparison period: sends the neighbours what is held here."""
 
     def report(self, now: float) -> None:
-        """Called after `review`: logs why nothing moves, if nothing does."""
+        """Called after `compare`, when the pings are sent: looks for faults, and logs why nothing moves, if nothing
+        does."""
 
     def wake_at(self, now: float) -> float:
         """The moment at which time alone makes something due; infinite if only news can."""
         return math.inf
 
-    def queued(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
-        """Takes the messages that are to be flooded to this neighbour."""
-        return ()
-
     gather_seconds = 0.0
-    """How long statements of others, and what `gathered` takes, may wait at most, so that many are passed on
-    together."""
+    """How long statements of others, and what is gathered for neighbours (`Neighbours.gather`), may wait at most, so
+    that many are passed on together."""
 
-    def gathered(self, peer: OriginId) -> Iterable[AlgorithmMessage]:
-        """Takes as messages what was gathered for this neighbour (`Neighbours.gather`)."""
+    def queued(self, peer: OriginId, *, is_passing: bool) -> Iterable[AlgorithmMessage]:
+        """Takes the messages that are to be flooded to this neighbour. is_passing: also what was gathered for it."""
         return ()

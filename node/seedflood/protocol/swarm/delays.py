@@ -65,14 +65,14 @@ class HopDelays:
     def view(self) -> Hops:
         return Hops(tuple(self._delays), dict(self._latest), HOP_BOUNDS, tuple(self._counts), self._sum_seconds)
 
-    def milliseconds_to_say(self, said: int) -> int:
-        """What our statement should say, given that it says `said` now: the measured delay, rounded up to a power of
+    def milliseconds_to_state(self, stated: int) -> int:
+        """What our statement should say, given that it says `stated` now: the measured delay, rounded up to a power of
         two."""
         if not self._delays:
-            return said
+            return stated
         measured = round(self.slow_seconds * 1000)
         wanted = min(1 << max(0, measured - 1).bit_length(), HOP_MILLISECONDS_MAX)
-        return wanted if wanted > said or 4 * wanted <= said else said
+        return wanted if wanted > stated or 4 * wanted <= stated else stated
 
 
 def bound_seconds(diameter: int, hop_delay_seconds: float) -> float:

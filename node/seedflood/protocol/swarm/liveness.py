@@ -28,14 +28,14 @@ class Liveness:
         self._lateness: dict[OriginId, tuple[float, float]] = {}
 
     def opened(self, expected: Iterable[OriginId], missing: set[OriginId], now: float) -> None:
-        """A window has opened. missing: the expected origins that were not heard yet; the others were in time."""
+        """A window has opened. missing: the expected origins whose updates are missing; the others were in time."""
         for origin in expected:
             if origin in missing:
                 self.missing_since.setdefault(origin, now)
             elif origin in self._lateness:
                 self._sample(origin, 0.0)
 
-    def heard(self, origin: OriginId, now: float) -> bool:
+    def seen(self, origin: OriginId, now: float) -> bool:
         """Something new of the origin has come; was it a suspect?"""
         since = self.missing_since.pop(origin, None)
         if origin in self.suspects:

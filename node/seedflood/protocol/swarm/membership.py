@@ -4,8 +4,8 @@ Statements flood like updates. Each node holds all of them, so each knows the gr
 in a window, without a coordinator. The statement with the greatest (incarnation, version) is believed: a process that
 starts again counts its incarnation up on the disk and is believed at once, and a replayed old statement never is.
 
-Leaving is not crashing. A statement with a last step takes its origin out of all later windows as soon as it is heard;
-silence alone does not.
+Leaving is not crashing. A statement with a last step takes its origin out of all later windows as soon as it is
+received; silence alone does not.
 
 A process that has not caught up yet states that it is there, but not in which steps it takes part: it may have lost the
 disk that knew. Such a statement takes nothing back. So the last statement that *spoke* of steps is kept and passed on
@@ -34,10 +34,10 @@ class Membership:
     def __init__(self, members: Iterable[Member] = (), *, origins_max: int = ORIGINS_REMEMBERED) -> None:
         self._members: dict[OriginId, Member] = {}
         self._spoken: dict[OriginId, Member] = {}
-        """The newest statement of each origin that tells from which step on it takes part."""
+        """The newest statement of each origin that states from which step on it takes part."""
         self.taking_part = 0
-        """How many origins said from which step on they take part. Those that were removed count as well, whether they
-        ever came or not: nobody is awaited in their place. So all who know the same roster agree on it."""
+        """How many origins have stated from which step on they take part. Those that were removed count as well,
+        whether they ever came or not: nobody is awaited in their place. So all who know the same roster agree on it."""
         self._silenced: Mapping[OriginId, Member] = {}
         """What counts in place of the statements of those who may not take part, by origin."""
         self._stand_ins: set[OriginId] = set()
@@ -72,13 +72,13 @@ class Membership:
         return self._spoken.get(origin)
 
     def words(self) -> tuple[Member, ...]:
-        """The last words of all origins that ever told from which step on they take part."""
+        """The last words of all origins that ever stated from which step on they take part."""
         return tuple(self._spoken.values())
 
     def all(self) -> tuple[Member, ...]:
         return tuple(self._members.values())
 
-    def told(self) -> tuple[Member, ...]:
+    def to_send(self) -> tuple[Member, ...]:
         """Everything that others need to know as much as we do: the newest statements, and those last words that are
         older."""
         earlier = (word for origin, word in self._spoken.items() if word is not self._members[origin])
@@ -154,7 +154,7 @@ class Membership:
         listed: int | None = None,
     ) -> set[OriginId]:
         """From now on none of these takes part: what is given here, by origin, counts in place of what they stated. It
-        is told to nobody. What was published stays. Returns the origins for which something has changed.
+        is sent to nobody. What was published stays. Returns the origins for which something has changed.
 
         may_state: may the host with this key go on stating that it is there? removed: those of them that will never
         take part again. listed: how many others the roster has that may take part.
@@ -198,6 +198,10 @@ class Membership:
         wanted = clients if self._listed is None else min(clients, self._listed)
         return max(0, wanted - len(self._spoken) - len(self._took_part & self._silenced.keys()))
 
+    def gone_before_speaking(self) -> list[Member]:
+        """Who has left before it published anything."""
+        return [word for word in self._spoken.values() if word.last_step == -1]
+
     def absentees(self) -> int:
         """How many of those who count in `taking_part` are not expected any more."""
         return self.taking_part - len(self._spoken)
@@ -239,16 +243,19 @@ class Membership:
         """The slowest hop of the network in seconds, as its hosts state it. A hop has two ends, so a host's word counts
         for no more than the largest that one of its neighbours states."""
         if self._hop_seconds is None:
-            said = {origin: self._members[origin].hop_milliseconds for origin in self._linked()}
-            seen = (min(said[one], max(said[other] for other in others)) for one, others in self._linked().items())
+            stated_delays = {origin: self._members[origin].hop_milliseconds for origin in self._linked()}
+            seen = (
+                min(stated_delays[one], max(stated_delays[other] for other in others))
+                for one, others in self._linked().items()
+            )
             self._hop_seconds = min(max(seen, default=0), HOP_MILLISECONDS_MAX) / 1000
         return self._hop_seconds
 
-    def newer_than(self, told: Iterable[Member]) -> list[Member]:
-        """The statements that we know, and that would be news to a host that told these."""
-        told = dict.fromkeys(told)
-        others = [member for member in self.told() if member not in told]
-        theirs = Membership(told if others else ())
+    def newer_than(self, known: Iterable[Member]) -> list[Member]:
+        """The statements that we know, and that would be news to a host that sent these."""
+        known = dict.fromkeys(known)
+        others = [member for member in self.to_send() if member not in known]
+        theirs = Membership(known if others else ())
         return [member for member in others if theirs.is_news(member)]
 
     def present(self) -> set[OriginId]:

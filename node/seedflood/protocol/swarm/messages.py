@@ -73,7 +73,7 @@ class Member:
 
     @property
     def has_spoken(self) -> bool:
-        """Does it tell from which step on its origin takes part? Until it has caught up, it does not."""
+        """Does it state from which step on its origin takes part? Until it has caught up, it does not."""
         return self.first_step < STEP_MAX
 
     def signed_bytes(self, run_id: bytes) -> bytes:

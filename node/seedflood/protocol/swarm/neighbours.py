@@ -1,10 +1,10 @@
 """The linked neighbours, and what is queued for each of them: statements, and what an algorithm gathers.
 
 A new statement goes once to every neighbour but the one it came from. This is for speed: a full queue or a broken link
-may lose it. So neighbours also compare what they know, and tell each other everything when they link.
+may lose it. So neighbours also compare what they know, and send each other everything when they link.
 
 In a large swarm news of all hosts come one by one, by each link. So those of others are gathered for a moment
-(`Swarm.collect`) and told together. What the neighbour tells us meanwhile, it need not be told.
+(`Swarm.collect`) and sent together. What the neighbour sends us meanwhile need not be sent to it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -58,7 +58,7 @@ class Neighbours:
         self._linked.pop(peer, None)
 
     def spread(self, member: Member, source: OriginId | None = None, *, is_urgent: bool = False) -> None:
-        """Queues a statement for every neighbour but its source and the process that made it. A neighbour does hear of
+        """Queues a statement for every neighbour but its source and the process that made it. A neighbour does get
         a statement that another process made with its key: a past life that it forgot, or a copy of its key."""
         made_by = (member.origin, member.incarnation)
         for neighbour in self._linked.values():
@@ -68,8 +68,8 @@ class Neighbours:
                 neighbour.is_urgent = neighbour.is_urgent or is_urgent
                 self.has_gathered = True
 
-    def hear(self, peer: OriginId, member: Member) -> None:
-        """A neighbour has told us this statement, so it need not be told it, nor an older one."""
+    def receive(self, peer: OriginId, member: Member) -> None:
+        """A neighbour has sent us this statement, so it need not be sent to it, nor an older one."""
         if (neighbour := self._linked.get(peer)) is not None:
             neighbour.outdate(member)
 
@@ -97,8 +97,8 @@ class Neighbours:
                 neighbour.gathered |= news
                 self.has_gathered = True
 
-    def hear_gathered(self, peer: OriginId, news: Iterable[Any]) -> None:
-        """A neighbour has told us these, so it need not be told."""
+    def receive_gathered(self, peer: OriginId, news: Iterable[Any]) -> None:
+        """A neighbour has sent us these, so they need not be sent to it."""
         if (neighbour := self._linked.get(peer)) is not None and neighbour.gathered:
             for one in news:
                 neighbour.gathered.pop(one, None)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.messages import Member, Message
 from seedflood.protocol.swarm.roster import Roster
@@ -42,9 +43,13 @@ class Outputs:
     """Persist before it is used: the list of hosts that counts from now on."""
     records: list[Record] = field(default_factory=list)
     """Persist, in this order: what the algorithm is to find again after a crash."""
+    bundles: list[Any] = field(default_factory=list)
+    """Persist, in this order: what an algorithm keeps as a log, if its journal takes that."""
     is_durable: bool = False
     """Something of our own is to be persisted: it must be on the disk before anything is sent."""
     send: list[tuple[OriginId, Message]] = field(default_factory=list)
+    pull: list[tuple[OriginId, tuple[Held, ...]]] = field(default_factory=list)
+    """Ask the peer for everything that this frontier lacks."""
     contents: set[OriginId] = field(default_factory=set)
     """Neighbours for which there is something on their connection for contents (`Swarm.next_content`)."""
     orders: list[Any] = field(default_factory=list)
@@ -53,12 +58,27 @@ class Outputs:
     drop: list[OriginId] = field(default_factory=list)
     """End the links with these peers: they do not belong to the run any more."""
     is_removed: bool = False
-    """The roster does not list this host any more: nobody hears it."""
+    """The roster does not list this host any more: nobody accepts what it sends."""
     is_superseded: bool = False
-    """Another process with our key was started later than this one: nothing is to be said any more."""
+    """Another process with our key was started later than this one: nothing is to be published any more."""
     is_finished: bool = False
     """The run is over here: nothing is missing and the neighbours have everything."""
     events: list[Event] = field(default_factory=list)
+
+    @property
+    def ends_group(self) -> bool:
+        """Does a group of the journal end with what is to be persisted here?"""
+        return bool(self.members or self.records or self.is_durable)
+
+    @property
+    def payload_bytes(self) -> int:
+        """How much of the bundles has no fixed size."""
+        return 0
+
+    @property
+    def may_wait(self) -> bool:
+        """May all of it wait for space on a full disk?"""
+        return True
 
 
 Wanted = TypeVar("Wanted", bound=Outputs, covariant=True)
@@ -97,7 +117,7 @@ class Outbox(Generic[Wanted]):
         """The run is over here."""
         self.outputs.is_finished = True
 
-    def tell(self, name: str, level: EventLevel = "info", /, **facts: Any) -> None:
+    def log(self, name: str, level: EventLevel = "info", /, **facts: Any) -> None:
         """A fact for the log."""
         self.outputs.events.append(Event(name, level, facts))
 

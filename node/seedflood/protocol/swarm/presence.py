@@ -83,7 +83,7 @@ class Presence:
         self.neighbours = Neighbours()
         self.liveness = Liveness()
         self.delays = HopDelays()
-        self._is_loss_told = False
+        self._is_loss_logged = False
         self._statement = OwnStatement(member, rules.run_id, sign)
         self._outbox = outbox
 
@@ -93,9 +93,9 @@ class Presence:
         return self._statement.member
 
     def introduce(self) -> tuple[Member, tuple[Member, ...]]:
-        """What we tell first on a new link: our statement, and all others that count."""
+        """What we send first on a new link: our statement, and all others that count."""
         ours = self.ours
-        return ours, tuple(one for one in self.membership.told() if one.origin != ours.origin or one != ours)
+        return ours, tuple(one for one in self.membership.to_send() if one.origin != ours.origin or one != ours)
 
     def declare(self, **changes: Any) -> None:
         """Makes, keeps and floods a new statement about ourselves."""
@@ -122,8 +122,8 @@ class Presence:
             self.declare(first_step=first, last_step=None)
 
     def leave(self, last_step: int) -> None:
-        """Says goodbye. A node that has not caught up does not know what a past life said last, so it says nothing
-        about steps: its last word stands, and it counts as down until it is back."""
+        """Says goodbye. A node that has not caught up does not know what a past life published last, so it states
+        nothing about steps: its last word stands, and it counts as down until it is back."""
         if not self.ours.has_spoken:
             self.declare(last_step=-1)
         elif not self.ours.has_left:
@@ -143,37 +143,37 @@ class Presence:
     def believe(self, members: Iterable[Member], source: OriginId) -> None:
         """Takes statements whose signatures were checked."""
         for member in members:
-            self.neighbours.hear(source, member)
+            self.neighbours.receive(source, member)
             if self.membership.get(member.origin) is member and member.origin != self.ours.origin:
                 continue  # nearly always when hosts link: the codec gives equal statements as one object
-            if self.membership.is_taken(member) or self.admission.gate.objection(member) is not None:
+            if self.membership.is_taken(member) or self.admission.access.objection(member) is not None:
                 continue
             if member.origin == self.ours.origin:
-                self._hear_of_us(member, source)
+                self._learn_of_us(member, source)
             elif self.membership.is_news(member):
                 self._outbox.outputs.events += self.membership.describe_news(member, self.rules.clients)
                 self._keep(member)
                 self.neighbours.spread(member, source)
 
-    def unheard_of(self) -> list[str]:
-        """The names of those who may train, by the roster, and of whom nothing was ever heard."""
-        gate = self.admission.gate
-        absent = (gate.trainers or frozenset()) - {member.origin for member in self.membership.all()}
-        return [entry.name for entry in gate.entries() if entry.origin in absent]
+    def never_seen(self) -> list[str]:
+        """The names of those who may train, by the roster, and of whom nothing was ever received."""
+        access = self.admission.access
+        absent = (access.trainers or frozenset()) - {member.origin for member in self.membership.all()}
+        return [entry.name for entry in access.entries() if entry.origin in absent]
 
-    def heard(self, origin: OriginId, last_step: int, now: float) -> None:
+    def seen(self, origin: OriginId, last_step: int, now: float) -> None:
         """Something new of the origin has come."""
-        if self.liveness.heard(origin, now):
-            self._outbox.tell("member heard again", member=self.membership.name(origin), step=last_step)
+        if self.liveness.seen(origin, now):
+            self._outbox.log("member heard again", member=self.membership.name(origin), step=last_step)
 
     def look_around(self, now: float) -> None:
         """Once per comparison period: suspects who has fallen silent, and states our neighbours again if they have
         changed, and our hop delay if it has changed much."""
         for origin in self.liveness.review(now, self.bound_seconds):
             self.changed.add(origin)
-            self._outbox.tell("member silent", "warning", member=self.membership.name(origin))
-        said = self.ours
-        if (self._neighbours(), self._hop_milliseconds()) != (said.neighbours, said.hop_milliseconds):
+            self._outbox.log("member silent", "warning", member=self.membership.name(origin))
+        ours = self.ours
+        if (self._neighbours(), self._hop_milliseconds()) != (ours.neighbours, ours.hop_milliseconds):
             self.declare()
 
     def ping(self, peer: OriginId, now: float) -> None:
@@ -191,16 +191,16 @@ class Presence:
         return tuple(sorted(self.neighbours)[:NEIGHBOURS_MAX])
 
     def _hop_milliseconds(self) -> int:
-        return self.delays.milliseconds_to_say(self.ours.hop_milliseconds)
+        return self.delays.milliseconds_to_state(self.ours.hop_milliseconds)
 
-    def _hear_of_us(self, member: Member, source: OriginId) -> None:
+    def _learn_of_us(self, member: Member, source: OriginId) -> None:
         """A past life of ours made this statement, or a process with a copy of our key.
 
         A process that has not spoken yet outbids whatever it finds: its clock may have gone back, and its journal may
-        have lost the count of its starts, so a past life may have said as much as this one by the same count. A process
-        that has spoken and hears of a newer one is the older of two, and ends. If that was wrong, it outbids the other
-        when it is started again. Two processes that start at the same moment outbid each other a few times, until one
-        of them gives up. Nothing outbids INCARNATION_MAX.
+        have lost the count of its starts, so a past life may have stated as much as this one by the same count. A
+        process that has spoken and hears of a newer one is the older of two, and ends. If that was wrong, it outbids
+        the other when it is started again. Two processes that start at the same moment outbid each other a few times,
+        until one of them gives up. Nothing outbids INCARNATION_MAX.
         """
         ours, has_spoken = self.ours, self.algorithm.has_spoken
         if member.signature == ours.signature or not self.admission.is_signed(member):
@@ -221,8 +221,8 @@ class Presence:
             self._state_again()
 
     def _state_again(self) -> None:
-        """States again that we are here, without steps as long as we do not know what a past life said about them."""
-        if self.algorithm.is_forgetful and not self.algorithm.has_spoken:
+        """States again that we are here, without steps as long as we do not know what a past life stated about them."""
+        if self.algorithm.is_amnesic and not self.algorithm.has_spoken:
             self.declare(first_step=STEP_MAX, last_step=None)
         else:
             self.declare()
@@ -230,16 +230,16 @@ class Presence:
     def _remember(self, past: Member) -> None:
         if self.algorithm.has_spoken:
             return
-        self.algorithm.hear_of_past(past)
-        if self.algorithm.is_forgetful:
-            self.tell_loss(past.neighbours)
+        self.algorithm.learn_of_past(past)
+        if self.algorithm.is_amnesic:
+            self.log_loss(past.neighbours)
 
-    def tell_loss(self, former: Iterable[OriginId]) -> None:
+    def log_loss(self, former: Iterable[OriginId]) -> None:
         """Our journal was lost, or is an old copy. former: neighbours of the life that it lacks."""
-        if not self._is_loss_told:
-            self._is_loss_told = True
+        if not self._is_loss_logged:
+            self._is_loss_logged = True
             names = sorted(map(self.membership.name, former))
-            self._outbox.tell("the journal lacks a past life of this node", "warning", former_neighbours=names)
+            self._outbox.log("the journal lacks a past life of this node", "warning", former_neighbours=names)
 
     def _keep(self, member: Member) -> None:
         self.membership.believe(member)

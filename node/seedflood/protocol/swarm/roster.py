@@ -84,8 +84,8 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One host. roles: none if it was removed. not_before, not_after: unix seconds, both included; None: no limit. cut:
-    which updates of a removed host count, once the operator has said so. trains_from, trains_until: the serials of the
-    rosters that gave it the role to train, and that took it away. Raises ValueError with a sentence if it cannot be
+    which updates of a removed host count, once the operator has decided it. trains_from, trains_until: the serials of
+    the rosters that gave it the role to train, and that took it away. Raises ValueError with a sentence if it cannot be
     used."""
 
     name: str

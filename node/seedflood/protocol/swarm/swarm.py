@@ -10,8 +10,8 @@ from typing import Any, Generic, assert_never
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.swarm.access import stand_in
 from seedflood.protocol.swarm.algorithm import Algorithm
-from seedflood.protocol.swarm.gate import stand_in
 from seedflood.protocol.swarm.messages import AlgorithmMessage, Goodbye, Hello, Member, Members, Message, Ping, Pong
 from seedflood.protocol.swarm.outputs import Outbox, Wanted
 from seedflood.protocol.swarm.presence import Presence
@@ -37,18 +37,18 @@ class Swarm(Generic[Wanted]):
         self._rules = presence.rules
         self._presence = presence
         self.admission = presence.admission
-        self.gate = self.admission.gate
-        self.gate.ours = presence.ours.public_key
-        self.gate.refresh()
-        self._contradictions_told = 0
+        self.access = self.admission.access
+        self.access.ours = presence.ours.public_key
+        self.access.refresh()
+        self._contradictions_logged = 0
         self._dropped: set[OriginId] = set()
-        """Neighbours whose links are to end; what still comes from them is not heard."""
+        """Neighbours whose links are to end; what still comes from them is dropped."""
         self._algorithm = algorithm
         self._outbox = outbox
         self._patience = patience
         self._compare_at = 0.0
         self._pass_at = math.inf
-        """When neighbours are told what was gathered for them; infinite if nothing was."""
+        """When neighbours are sent what was gathered for them; infinite if nothing was."""
         self._is_passing = False
         presence.algorithm = algorithm
         self._silence()
@@ -99,33 +99,33 @@ class Swarm(Generic[Wanted]):
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up and both hellos were exchanged; `admission.check_hello` has accepted this one."""
-        presence, told = self._presence, (hello.member, *hello.members)
+        presence, statements = self._presence, (hello.member, *hello.members)
         self.neighbours.connect(peer, hello.member.incarnation)
-        presence.believe(told, peer)
-        if self.gate.refresh():  # the peer has looked at its clock, too, and does not name those whose time is over
+        presence.believe(statements, peer)
+        if self.access.refresh():  # the peer has looked at its clock, too, and does not name those whose time is over
             self._enforce()
-        self.neighbours.offer(peer, self.membership.newer_than(told))
-        if self.gate.roster is not None and hello.roster != self.gate.roster:  # it may have come after our hello
-            self._outbox.send(peer, self.gate.roster)
+        self.neighbours.offer(peer, self.membership.newer_than(statements))
+        if self.access.roster is not None and hello.roster != self.access.roster:  # it may have come after our hello
+            self._outbox.send(peer, self.access.roster)
         self._algorithm.connected(peer, hello, now)
         presence.ping(peer, now)
-        self._outbox.tell("link up", peer=hello.member.name)
+        self._outbox.log("link up", peer=hello.member.name)
         self._advance(now)
 
     def enrol(self, roster: Roster, now: float, source: OriginId | None = None) -> None:
-        """Somebody told us this roster, or the operator has put it here (source None). If it is news, it counts from
-        now on: neighbours hear of it, and who is no longer on it loses its link. Raises PeerError if it is not
+        """Somebody sent us this roster, or the operator has put it here (source None). If it is news, it counts from
+        now on: neighbours get it, and who is no longer on it loses its link. Raises PeerError if it is not
         signed."""
-        gate = self.gate
-        is_news = gate.is_news(roster)
-        if gate.contradictions and not self._contradictions_told:
-            self._contradictions_told = gate.contradictions
-            self._outbox.tell("the operator has signed two rosters with one serial", "error", serial=roster.serial)
+        access = self.access
+        is_news = access.is_news(roster)
+        if access.contradictions and not self._contradictions_logged:
+            self._contradictions_logged = access.contradictions
+            self._outbox.log("the operator has signed two rosters with one serial", "error", serial=roster.serial)
         if not is_news:
             return
-        gate.adopt(roster)
+        access.adopt(roster)
         self._outbox.outputs.roster = roster
-        self._outbox.tell("roster", serial=roster.serial, entries=len(roster))
+        self._outbox.log("roster", serial=roster.serial, entries=len(roster))
         for peer in self.neighbours:
             if peer != source:
                 self._outbox.send(peer, roster)
@@ -138,13 +138,13 @@ class Swarm(Generic[Wanted]):
         self.neighbours.disconnect(peer)
         self._presence.delays.forget(peer)
         self._algorithm.disconnected(peer)
-        self._outbox.tell("link down", peer=self.membership.name(peer), reason=reason)
+        self._outbox.log("link down", peer=self.membership.name(peer), reason=reason)
         self._advance(now)
 
     def received(self, peer: OriginId, message: Message, now: float) -> None:
         """Takes a message of a linked peer. Raises PeerError, having used nothing, if it is not allowed."""
         if peer not in self.neighbours or peer in self._dropped:
-            return  # the link went down meanwhile; whatever it said is compared again
+            return  # the link went down meanwhile; whatever it sent is compared again
         match message:
             case Roster():
                 self.enrol(message, now, peer)
@@ -179,16 +179,15 @@ class Swarm(Generic[Wanted]):
             self._algorithm.compare(now)
             for peer in self.neighbours:
                 self._presence.ping(peer, now)
-            self._algorithm.review(now)
             self._presence.look_around(now)
-            if self.gate.refresh():  # somebody's time is over, or has come
+            if self.access.refresh():  # somebody's time is over, or has come
                 self._enforce()
             self._algorithm.report(now)
         self._advance(now)
 
     def _advance(self, now: float) -> None:
         """Takes what is due, and sees to it that nothing is gathered for longer than `gather_seconds`. Hosts pass on at
-        moments of their own, so a neighbour has mostly said what it knows before we would."""
+        moments of their own, so a neighbour has mostly sent what it knows before we would."""
         self._algorithm.advance(now)
         seconds = self._algorithm.gather_seconds
         if self.neighbours.has_gathered and self._pass_at == math.inf:
@@ -222,7 +221,7 @@ class Swarm(Generic[Wanted]):
             ours,
             others,
             frontier=self._algorithm.held(),
-            roster=self.gate.roster,
+            roster=self.access.roster,
             form=rules.form,
         )
 
@@ -230,33 +229,33 @@ class Swarm(Generic[Wanted]):
 
     def _enforce(self) -> None:
         """The roster or its validity has changed."""
-        gate, outputs = self.gate, self._outbox.outputs
-        may_stay = not self._algorithm.has_spoken and gate.may_link(self._presence.ours.public_key)
-        if self.origin not in (gate.trainers or ()) and not may_stay:
+        access, outputs = self.access, self._outbox.outputs
+        may_stay = not self._algorithm.has_spoken and access.may_link(self._presence.ours.public_key)
+        if self.origin not in (access.trainers or ()) and not may_stay:
             outputs.is_removed = True
         for peer in self.neighbours:
             member = self.membership.get(peer)
-            if member is None or not gate.may_link(member.public_key):
+            if member is None or not access.may_link(member.public_key):
                 self._dropped.add(peer)
                 outputs.drop.append(peer)
         self._silence()
 
     def _silence(self) -> None:
         """Nothing counts that hosts state who may not train."""
-        gate = self.gate
-        if gate.trainers is None:
+        access = self.access
+        if access.trainers is None:
             return
-        silenced = {origin: one for origin, one in gate.stand_ins().items() if origin != self.origin}
+        silenced = {origin: one for origin, one in access.stand_ins().items() if origin != self.origin}
         for member in self.membership.all():  # an entry may have been taken out altogether
-            if member.origin not in gate.trainers and member.origin != self.origin:
+            if member.origin not in access.trainers and member.origin != self.origin:
                 silenced.setdefault(member.origin, stand_in(member.public_key, member.name))
-        removed = gate.former - {self.origin}
-        self._presence.changed |= self.membership.silence(silenced, gate.may_link, removed, len(gate.trainers))
+        removed = access.former - {self.origin}
+        self._presence.changed |= self.membership.silence(silenced, access.may_link, removed, len(access.trainers))
 
     def _remember(self, member: Member) -> None:
         """The journal knows this statement. Of a host that is not on the roster any more only the key counts."""
         self.membership.believe(member)
-        trainers = self.gate.trainers
+        trainers = self.access.trainers
         if trainers is not None and member.origin not in trainers and not self.membership.has_stand_in(member.origin):
             self._silence()
 
@@ -271,9 +270,7 @@ class Swarm(Generic[Wanted]):
         if is_passing:
             self._pass_at, self.neighbours.has_gathered = math.inf, False
         for peer in self.neighbours:
-            queued = [*self._algorithm.queued(peer)]
-            if is_passing:
-                queued += self._algorithm.gathered(peer)
+            queued = [*self._algorithm.queued(peer, is_passing=is_passing)]
             is_wanted = is_passing or queued or peer in addressed
             if (members := self.neighbours.take(peer, is_urgent=not is_wanted)) is not None:
                 yield peer, members

@@ -45,7 +45,7 @@ def make_view(presence: Presence, now: float) -> View:
         diameter=membership.diameter(),
         cut_vertices=membership.cut_vertices(),
         blockers=algorithm.blockers(now),
-        roster=admission.gate.view(),
+        roster=admission.access.view(),
     )
 
 
@@ -60,7 +60,7 @@ def _status(member: Member, presence: Presence, reached: Collection[OriginId]) -
     if origin == presence.ours.origin:
         return "self"
     if presence.membership.has_stand_in(origin):
-        is_to_come = presence.admission.gate.may_link(member.public_key) and not presence.membership.took_part(origin)
+        is_to_come = presence.admission.access.may_link(member.public_key) and not presence.membership.took_part(origin)
         return "unknown" if is_to_come else "removed"  # a relay, or a reader
     if origin in presence.liveness.suspects:
         return "silent"

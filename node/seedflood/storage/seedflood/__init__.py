@@ -1,1 +1,1 @@
-"""What SeedFlood keeps: strands of bundles, and the sums that take their place."""
+"""What SeedFlood keeps: segments of bundles, and the sums that take their place."""

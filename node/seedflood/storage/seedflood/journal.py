@@ -96,7 +96,7 @@ class BundleJournal(Journal):
         return self._survey.inventory
 
     def replay(self) -> Iterator[Bundle]:
-        """Strand by strand, in the order in which strands were begun."""
+        """Segment by segment, in the order in which segments were begun."""
         covered = {epoch: Frontier(held) for epoch, held in self._sums.frontiers().items()}
         for bundle in self._bundles.replay():
             frontier = covered.get(bundle.step // self._refresh_period)
@@ -138,7 +138,7 @@ class BundleJournal(Journal):
             return self._bundles.thin(closed.frontier, *steps)
 
     def compact(self, closed: ClosedEpoch) -> int:
-        """Another sum is always replaced: neighbours must be told the frontier of this one."""
+        """Another sum is always replaced: neighbours must get the frontier of this one."""
         first, last = steps_of(closed.epoch, self._refresh_period)
         covered = stretches(closed.frontier, first, last)
         self._store.commit()

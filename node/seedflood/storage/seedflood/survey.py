@@ -1,6 +1,6 @@
 """What a journal holds, found in one pass over its rows while they are checked, without keeping any row in memory.
 
-For the steps that a strand covers its columns are enough, because its bundles follow each other without a hole.
+For the steps that a segment covers its columns are enough, because its bundles follow each other without a hole.
 """
 
 import contextlib
@@ -10,7 +10,13 @@ import zlib
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.storage.records import is_whole, unsealed
-from seedflood.storage.seedflood.records import STRAND_COLUMNS, decode_frontier, decode_strands, is_strand, strand_span
+from seedflood.storage.seedflood.records import (
+    SEGMENT_COLUMNS,
+    decode_frontier,
+    decode_segments,
+    is_segment,
+    segment_span,
+)
 from seedflood.storage.store import Store
 from seedflood.storage.tables import JournalTable
 
@@ -19,10 +25,10 @@ class Survey(JournalTable):
     """Filled by `is_whole`. bundles: how many there are."""
 
     schema = (
-        "CREATE TABLE strands (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
+        "CREATE TABLE segments (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
         "skipped INTEGER NOT NULL, last INTEGER NOT NULL, bundles INTEGER NOT NULL, updates INTEGER NOT NULL, "
         "record BLOB NOT NULL)",
-        "CREATE UNIQUE INDEX strands_by_origin ON strands (origin, step)",
+        "CREATE UNIQUE INDEX segments_by_origin ON segments (origin, step)",
         "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB NOT NULL, coefficients BLOB NOT NULL, "
         "certificate BLOB NOT NULL)",
     )
@@ -36,7 +42,7 @@ class Survey(JournalTable):
     def is_whole(self) -> bool:
         """Surveys the rows, up to the first one that is damaged."""
         self.bundles, self.inventory = 0, Inventory()
-        return self._are_sums_whole() and self._are_strands_whole()
+        return self._are_sums_whole() and self._are_segments_whole()
 
     def _are_sums_whole(self) -> bool:
         for epoch, frontier, coefficients, certificate in self._store.connection.execute("SELECT * FROM epochs"):
@@ -48,17 +54,17 @@ class Survey(JournalTable):
                 self.inventory.digests[epoch] = hashlib.sha256(unpacked).digest()
         return True
 
-    def _are_strands_whole(self) -> bool:
+    def _are_segments_whole(self) -> bool:
         sums = {epoch: Frontier(held) for epoch, held in self.inventory.sums.items()}
-        for strand in self._store.connection.execute(f"SELECT {STRAND_COLUMNS} FROM strands"):
-            if not is_strand(strand):
+        for segment in self._store.connection.execute(f"SELECT {SEGMENT_COLUMNS} FROM segments"):
+            if not is_segment(segment):
                 return False
-            self.bundles += strand[4]
-            epoch = strand[1] // self._refresh_period  # no strand reaches from one epoch into the next
+            self.bundles += segment[4]
+            epoch = segment[1] // self._refresh_period  # no segment reaches from one epoch into the next
             if (summed := sums.get(epoch)) is None:
-                self.inventory.note(epoch, strand_span(strand))
+                self.inventory.note(epoch, segment_span(segment))
                 continue
-            for bundle in decode_strands([strand]):  # some may be in the sum, and not deleted yet
+            for bundle in decode_segments([segment]):  # some may be in the sum, and not deleted yet
                 if not summed.holds(*bundle.span):
                     self.inventory.note(epoch, bundle.span)
         return True

@@ -1,4 +1,4 @@
-"""The tables of SeedFlood: strands of bundles, and the sums that replace the bundles of an epoch.
+"""The tables of SeedFlood: segments of bundles, and the sums that replace the bundles of an epoch.
 
 Every method raises JournalError. Writes join the open group.
 """
@@ -12,13 +12,13 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, cut_bundles
 from seedflood.storage.records import sealed, unsealed
 from seedflood.storage.seedflood.records import (
-    STRAND_COLUMNS,
-    Strand,
-    StrandEncoder,
+    SEGMENT_COLUMNS,
+    Segment,
+    SegmentEncoder,
     decode_frontier,
-    decode_strands,
+    decode_segments,
     encode_frontier,
-    fits_strand,
+    fits_segment,
 )
 from seedflood.storage.store import Store
 from seedflood.storage.tables import signed
@@ -26,29 +26,29 @@ from seedflood.wire import flood_pb2 as pb
 from seedflood.wire.digests import votes_from_wire, votes_to_wire
 
 Stretch = tuple[OriginId, int, int, int]
-"""(origin, first, last, end): the strands of an origin that begin at one of the steps first..last and end by `end`."""
+"""(origin, first, last, end): the segments of an origin that begin at one of the steps first..last and end by `end`."""
 
 READ_BYTES = 4 << 20
-READ_STRANDS = 2048
-"""How much is read at once, about. A strand of pairs is one page at most, a strand of payloads up to 64 pages."""
+READ_SEGMENTS = 2048
+"""How much is read at once, about. A segment of pairs is one page at most, a segment of payloads up to 64 pages."""
 
-FIRST_STRANDS = 16
-"""How many strands are read at first, when their size is not known yet."""
+FIRST_SEGMENTS = 16
+"""How many segments are read at first, when their size is not known yet."""
 
-PAGE_STRANDS, PAGE_BYTES = 128, 512 << 10
+PAGE_SEGMENTS, PAGE_BYTES = 128, 512 << 10
 LOOKS_MAX = 16
-"""Strands and bytes per read, and reads per batch, when a neighbour is served while others wait: a read takes a few
+"""Segments and bytes per read, and reads per batch, when a neighbour is served while others wait: a read takes a few
 milliseconds at most, usually less than one."""
 
-_INSERT = f"INSERT INTO strands ({STRAND_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_AFTER = "SELECT MIN(step) FROM strands WHERE origin = ? AND step > ?"
-_LAST = "SELECT last FROM strands WHERE origin = ? ORDER BY step DESC LIMIT 1"
-_BEFORE = "SELECT MAX(step) FROM strands WHERE origin = ? AND step <= ?"
-_SELECT = f"SELECT {STRAND_COLUMNS} FROM strands WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
-_REPLAY = f"SELECT {STRAND_COLUMNS}, number FROM strands WHERE number > ? ORDER BY number LIMIT ?"
-_NEXT_ORIGIN = "SELECT origin FROM strands WHERE origin >= ? ORDER BY origin LIMIT 1"
+_INSERT = f"INSERT INTO segments ({SEGMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_AFTER = "SELECT MIN(step) FROM segments WHERE origin = ? AND step > ?"
+_LAST = "SELECT last FROM segments WHERE origin = ? ORDER BY step DESC LIMIT 1"
+_BEFORE = "SELECT MAX(step) FROM segments WHERE origin = ? AND step <= ?"
+_SELECT = f"SELECT {SEGMENT_COLUMNS} FROM segments WHERE origin = ? AND step BETWEEN ? AND ? ORDER BY step LIMIT ?"
+_REPLAY = f"SELECT {SEGMENT_COLUMNS}, number FROM segments WHERE number > ? ORDER BY number LIMIT ?"
+_NEXT_ORIGIN = "SELECT origin FROM segments WHERE origin >= ? ORDER BY origin LIMIT 1"
 
-_STRETCH = "FROM strands WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
+_STRETCH = "FROM segments WHERE origin = ? AND step BETWEEN ? AND ? AND last <= ?"
 _COUNT = f"SELECT IFNULL(SUM(bundles), 0) {_STRETCH}"
 _DELETE = f"DELETE {_STRETCH}"
 
@@ -63,25 +63,25 @@ _PUT = (
 _STEP: Final = 1
 _END: Final = 3
 _RECORD: Final = 6
-"""Columns of a strand: its first and its last step, and its record."""
+"""Columns of a segment: its first and its last step, and its record."""
 
 _NO_GAP = (0, -1)
 
 
 class Bundles:
-    """All bundles, in strands. They can be read in the order in which strands were begun, or by origin and step.
+    """All bundles, in segments. They can be read in the order in which segments were begun, or by origin and step.
 
-    No two strands of an origin share a step.
+    No two segments of an origin share a step.
     """
 
     def __init__(self, store: Store, refresh_period: int, count: int) -> None:
         """count: how many bundles are there already."""
         self._store = store
-        self._encode = StrandEncoder().encode
+        self._encode = SegmentEncoder().encode
         self._refresh_period = refresh_period
         self._gaps: dict[OriginId, tuple[int, int]] = {}
-        """For each origin, steps (first, last) that no strand has: from behind the bundle that was added last up to the
-        next strand. A bundle for one of them is new without a look into the table."""
+        """For each origin, steps (first, last) that no segment has: from behind the bundle that was added last up to
+        the next segment. A bundle for one of them is new without a look into the table."""
         self.total = self._total_before = count
         """How many bundles there are now, and before the open group, which may be rolled back. To count them anew would
         read all rows."""
@@ -93,32 +93,32 @@ class Bundles:
         bundle that is there."""
         self._remember_total()
         new = 0
-        strands: list[list[Bundle]] = []
+        segments: list[list[Bundle]] = []
         latest: dict[OriginId, list[Bundle]] = {}
         gaps = self._gaps
         for bundle in bundles:
             origin, step, probes, _, _ = bundle
             first, last = gaps.get(origin, _NO_GAP)
             if not first <= step <= last:
-                self._insert(strands)  # so that the look into the table finds them
-                strands, latest = [], {}
+                self._insert(segments)  # so that the look into the table finds them
+                segments, latest = [], {}
                 if self._is_there(bundle):
                     continue
                 last = self._gap_end(origin, step)
             gaps[origin] = (step + len(probes), last)
             new += 1
-            strand = latest.get(origin)
-            if strand is not None and self._continues(strand, bundle):
-                strand.append(bundle)
+            segment = latest.get(origin)
+            if segment is not None and self._continues(segment, bundle):
+                segment.append(bundle)
             else:
-                latest[origin] = strand = [bundle]
-                strands.append(strand)
-        self._insert(strands)
+                latest[origin] = segment = [bundle]
+                segments.append(segment)
+        self._insert(segments)
         self.total += new
         return new
 
     def delete(self, stretches: Iterable[Stretch]) -> int:
-        """Deletes the strands of these stretches. Returns how many bundles these were."""
+        """Deletes the segments of these stretches. Returns how many bundles these were."""
         self._remember_total()
         deleted = 0
         for stretch in stretches:
@@ -143,7 +143,7 @@ class Bundles:
         return next((one for one in self.read(origin, step, step) if one.step == step), None)
 
     def cut(self, origin: OriginId, first: int, last: int, *, is_meant: Callable[[Bundle], bool]) -> list[Bundle]:
-        """Deletes those bundles of an origin that tell of the steps first..last and are meant. Returns them."""
+        """Deletes those bundles of an origin that have the steps first..last and are meant. Returns them."""
         gone = [bundle for bundle in self.read(origin, first, last) if is_meant(bundle)]
         for bundle in gone:
             (row,) = self._page(origin, bundle.step, bundle.step, 1)
@@ -161,8 +161,8 @@ class Bundles:
         return int(rows[0][0]) if rows else -1
 
     def replay(self) -> Iterator[Bundle]:
-        """All bundles, strand by strand, as a stream."""
-        number, count = 0, FIRST_STRANDS
+        """All bundles, segment by segment, as a stream."""
+        number, count = 0, FIRST_SEGMENTS
         while rows := self._store.rows(_REPLAY, number, count):
             number, count = rows[-1][-1], _count_next(rows)
             yield from self._decode([row[:-1] for row in rows])
@@ -188,9 +188,12 @@ class Bundles:
 
     def _lacking(self, origin: OriginId, held: Frontier, first: int, last: int) -> Iterator[list[Bundle]]:
         """The bundles of an origin's steps first..last that are not held, by step: a list for each read."""
-        step, count = held.next_lacking(origin, first), FIRST_STRANDS
+        step, count = held.next_lacking(origin, first), FIRST_SEGMENTS
         while step <= last and (page := self._page(origin, step, last, count)):
-            begins = [step, *(row[_END] + 1 for row in page)]  # the first bundle of a strand may skip what is before it
+            begins = [
+                step,
+                *(row[_END] + 1 for row in page),
+            ]  # the first bundle of a segment may skip what is before it
             spans = zip(map(min, begins, (row[_STEP] for row in page)), page, strict=False)
             wanted = [row for begin, row in spans if row[_END] >= step and not held.holds(origin, begin, row[_END])]
             there = [one for one in self._decode(wanted) if one.last >= step and first <= one.step <= last]
@@ -198,10 +201,10 @@ class Bundles:
             if len(page) < count:
                 return
             step = held.next_lacking(origin, page[-1][_END] + 1)
-            count = min(PAGE_STRANDS, _count_next(page, PAGE_BYTES))
+            count = min(PAGE_SEGMENTS, _count_next(page, PAGE_BYTES))
 
-    def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[Strand]:
-        """Up to `count` strands of an origin: from the one that covers the step, to those that begin at `last`."""
+    def _page(self, origin: OriginId, step: int, last: int, count: int) -> list[Segment]:
+        """Up to `count` segments of an origin: from the one that covers the step, to those that begin at `last`."""
         ((start,),) = self._store.rows(_BEFORE, signed(origin), step)
         return self._store.rows(_SELECT, signed(origin), step if start is None else start, last, count)
 
@@ -215,22 +218,22 @@ class Bundles:
         if self._group == self._store.group:
             self.total = self._total_before
 
-    def _continues(self, strand: list[Bundle], bundle: Bundle) -> bool:
-        _, before, probes_before, _, _ = strand[-1]
+    def _continues(self, segment: list[Bundle], bundle: Bundle) -> bool:
+        _, before, probes_before, _, _ = segment[-1]
         _, step, probes, skipped, _ = bundle
         updates, period = len(probes), self._refresh_period
         return (
             step - skipped == before + updates
             and len(probes_before) == updates
-            and strand[0].step // period == step // period
-            and fits_strand(strand, updates, bundle)
+            and segment[0].step // period == step // period
+            and fits_segment(segment, updates, bundle)
         )
 
-    def _insert(self, strands: Iterable[Sequence[Bundle]]) -> None:
-        self._store.connection.executemany(_INSERT, map(self._encode, strands))
+    def _insert(self, segments: Iterable[Sequence[Bundle]]) -> None:
+        self._store.connection.executemany(_INSERT, map(self._encode, segments))
 
     def _gap_end(self, origin: OriginId, step: int) -> int:
-        """The last step before the next strand of the origin. step: one that no strand covers."""
+        """The last step before the next segment of the origin. step: one that no segment covers."""
         ((after,),) = self._store.rows(_AFTER, signed(origin), step)
         return STEP_MAX if after is None else int(after) - 1
 
@@ -245,9 +248,9 @@ class Bundles:
         return there is not None
 
     def read(self, origin: OriginId, first: int, last: int) -> Iterator[Bundle]:
-        """The bundles of an origin that tell of one of the steps first..last, in order."""
+        """The bundles of an origin that have one of the steps first..last, in order."""
         ((start,),) = self._store.rows(_BEFORE, signed(origin), first)
-        start, count = first if start is None else start, FIRST_STRANDS
+        start, count = first if start is None else start, FIRST_SEGMENTS
         while rows := self._store.rows(_SELECT, signed(origin), start, last, count):
             count = _count_next(rows)
             for bundle in self._decode(rows):
@@ -256,15 +259,15 @@ class Bundles:
                     yield bundle
 
     def _origins(self) -> Iterator[OriginId]:
-        """All origins that have strands. Jumps from origin to origin in the index, instead of reading all of it."""
+        """All origins that have segments. Jumps from origin to origin in the index, instead of reading all of it."""
         origin = -(1 << 63) - 1
         while origin + 1 < 1 << 63 and (rows := self._store.rows(_NEXT_ORIGIN, origin + 1)):
             ((origin,),) = rows
             yield origin % (1 << 64)
 
-    def _decode(self, strands: Iterable[Strand]) -> Iterator[Bundle]:
-        with self._store.reading("a strand of bundles"):
-            yield from decode_strands(strands)
+    def _decode(self, segments: Iterable[Segment]) -> Iterator[Bundle]:
+        with self._store.reading("a segment of bundles"):
+            yield from decode_segments(segments)
 
 
 class Sums:
@@ -337,5 +340,5 @@ def stretches(held: Iterable[Held], first: int, last: int) -> list[Stretch]:
 
 
 def _count_next(rows: Sequence[tuple[Any, ...]], room: int = READ_BYTES) -> int:
-    """How many strands to read next, if all are as large as the largest of these rows."""
-    return min(READ_STRANDS, max(1, room // max(len(row[_RECORD]) for row in rows)))
+    """How many segments to read next, if all are as large as the largest of these rows."""
+    return min(READ_SEGMENTS, max(1, room // max(len(row[_RECORD]) for row in rows)))

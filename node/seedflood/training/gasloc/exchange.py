@@ -64,15 +64,15 @@ class Outgoing:
             offset += len(parts[-1])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def told(self, index: int) -> Tensor:
+    def sent(self, index: int) -> Tensor:
         """A piece as the receiver decodes it, float32. It is a view of the numbers themselves if the encoding is
         exact."""
         return self.encoding.decode(self._encoded(index))
 
-    def settle(self, index: int, told_N: Tensor) -> None:
+    def settle(self, index: int, sent_N: Tensor) -> None:
         """Keeps the error of a piece, which was mixed. Call it before the numbers of the piece change."""
         if self._residual_F is not None:
-            self._residual_F[self.pieces[index]] = self._wanted(index).sub_(told_N)
+            self._residual_F[self.pieces[index]] = self._wanted(index).sub_(sent_N)
             self._made = None
 
     def _wanted(self, index: int) -> Tensor:
@@ -124,14 +124,14 @@ class Arrival:
         for index in range(len(pieces_of(self._numbers))):
             payload = self._piece(index)
             hasher.update(_bytes(payload))
-            told_N = self.encoding.decode(payload)
-            squares += float(torch.linalg.vector_norm(told_N, dtype=torch.float64)) ** 2
+            sent_N = self.encoding.decode(payload)
+            squares += float(torch.linalg.vector_norm(sent_N, dtype=torch.float64)) ** 2
         if hasher.digest() != self._digest:
             raise PeerError("sent other parameters than it offered", reason="digest")
         if not math.sqrt(squares) < self._norm_max:  # also if one of them is not a number
             raise PeerError("sent parameters that no host of this run can have", reason="parameters")
 
-    def told(self, index: int) -> Tensor:
+    def sent(self, index: int) -> Tensor:
         """The numbers of a piece, on the device. It may be a view: do not change it."""
         return self.encoding.decode(self._piece(index).to(self._device))
 
@@ -153,7 +153,7 @@ class Difference:
 
     def piece(self, index: int) -> Tensor:
         """One piece, float32."""
-        return self._offer.told(index) - self._arrival.told(index)
+        return self._offer.sent(index) - self._arrival.sent(index)
 
 
 def begin_digest(encoding: Encoding, numbers: int) -> "hashlib._Hash":

@@ -136,7 +136,7 @@ class Outer:
                 change_N.add_(difference_N, alpha=-term.weight)
             if terms:
                 squares[1] += torch.linalg.vector_norm(phi_N).square()
-                offer.settle(index, offer.told(index))
+                offer.settle(index, offer.sent(index))
             self.values_F[part] += change_N
             phi_N += change_N
         self.offer = None

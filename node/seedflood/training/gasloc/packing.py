@@ -22,10 +22,10 @@ from torch import Tensor
 
 from seedflood.errors import DataError
 from seedflood.training import randomness
-from seedflood.training.encoding import TextEncoder
-from seedflood.training.marking import MarkedEncoder
+from seedflood.training.encoding import Encoder
+from seedflood.training.formats import TextFormat
 from seedflood.training.objectives.batches import MarkedBatch
-from seedflood.training.objectives.language_modelling import LanguageModelling, MarkedExample
+from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import Row
 from seedflood.training.tasks import Task
 
@@ -33,13 +33,11 @@ TEXTS_AT_ONCE = 1024
 """How many texts the tokenizer gets in one call, which spreads them over the cores."""
 
 
-def pack(rows: Sequence[Row], encoder: TextEncoder) -> Tensor:
+def pack(rows: Sequence[Row], encoder: Encoder) -> Tensor:
     """All texts as (S, T) int32, without a rest that does not fill a row. If there is only one row it may be shorter.
 
     Raises DataError for rows without text, or if there are fewer than two tokens.
     """
-    for row in rows:
-        encoder.check(row)
     tokenizer = encoder.tokenizer
     first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     beginning = [] if first is None else [first]
@@ -47,7 +45,7 @@ def pack(rows: Sequence[Row], encoder: TextEncoder) -> Tensor:
     ending = [] if last in (None, first) else [last]  # else the next text's beginning is this one's end
     parts: list[numpy.ndarray[Any, numpy.dtype[numpy.int32]]] = []
     for start in range(0, len(rows), TEXTS_AT_ONCE):
-        texts = [encoder.text(row) for row in rows[start : start + TEXTS_AT_ONCE]]
+        texts = [encoder.render(row).text for row in rows[start : start + TEXTS_AT_ONCE]]
         encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
         parts.extend(numpy.array(_between(beginning, tokens, ending, last), dtype=numpy.int32) for tokens in encoded)
     return _rows_of(parts, encoder.length_max)
@@ -62,12 +60,11 @@ def _between(beginning: list[int], tokens: list[int], ending: list[int], last: i
     return beginning + tokens + ending
 
 
-def pack_marked(rows: Sequence[Row], encoder: MarkedEncoder) -> Tensor:
+def pack_marked(rows: Sequence[Row], encoder: Encoder) -> Tensor:
     """As `pack`, of rows of which some tokens are learned: each that is not learned is there as its complement, ~token,
     which is negative. Raises DataError."""
     parts: list[numpy.ndarray[Any, numpy.dtype[numpy.int32]]] = []
     for example in encoder.encode(rows):
-        assert isinstance(example, MarkedExample), "an example of another task"
         tokens = numpy.array(example.tokens, dtype=numpy.int32)
         parts.append(numpy.where(example.is_trained, tokens, ~tokens))
     return _rows_of(parts, encoder.length_max)
@@ -124,11 +121,10 @@ class PackedTask:
 def pack_task(task: Task) -> PackedTask:
     """The packed rows of a task: its share of them for training. Raises DataError."""
     encoder, parts = task.encoder, (task.train_rows, task.validation_rows)
-    if isinstance(encoder, TextEncoder):
+    if isinstance(encoder.form, TextFormat):
         packed = [pack(rows, encoder) for rows in parts]
         others = {"cut": 0}  # what does not fit into a row goes on in the next
     else:
-        assert isinstance(encoder, MarkedEncoder), "a task with labels, which [run.gasloc] refuses"
         packed, others = [pack_marked(rows, encoder) for rows in parts], {}
     facts = task.describe() | others
     return PackedTask(*packed, batch_size=task.batch_size, run_seed=task.run_seed, facts=facts)

@@ -73,9 +73,9 @@ class Trainer:
         ours and may not be. Raises PeerError, and changes nothing, if these are not the offered bytes."""
         result = self._arrival(payload, digest, LAST_ENCODING)
         result.check()
-        is_taken = may_be_far or self.outer.is_near(result.told)
+        is_taken = may_be_far or self.outer.is_near(result.sent)
         if is_taken:
-            self.outer.replace(result.told)
+            self.outer.replace(result.sent)
         return is_taken
 
     def snapshot(self) -> tuple[Arrays, Facts]:
@@ -94,10 +94,10 @@ class Trainer:
         """Goes on from the snapshot of another host, with an optimiser that begins anew. Changes nothing, and returns
         False, if its arrays are beyond what a host of this run can have. Raises ValueError, and changes nothing, if it
         does not fit."""
-        kept, told = checkpoint.from_another(arrays, facts)
+        kept, its_facts = checkpoint.from_another(arrays, facts)
         is_sane = checkpoint.is_within({name: arrays[name] for name in kept}, self.norm_max)
         if is_sane:
-            checkpoint.restore(self.worker, self.outer, kept, told)
+            checkpoint.restore(self.worker, self.outer, kept, its_facts)
         return is_sane
 
     def restore(self, arrays: Mapping[str, Any], facts: Mapping[str, str]) -> None:

@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, LabelledBatch, pad
-from seedflood.training.objectives.objective import Example, Objective, Score
+from seedflood.training.objectives.example import Example
+from seedflood.training.objectives.objective import Objective, Score
 
 
 class Classification(Objective):
@@ -28,7 +29,7 @@ class Classification(Objective):
 
     def collate(self, examples: Sequence[Example], pad_token: int) -> LabelledBatch:
         tokens_BT, lengths_B = pad([example.tokens for example in examples], pad_token)
-        label_B = torch.tensor([example.label for example in examples], dtype=torch.int64)
+        label_B = torch.tensor([example.source.label for example in examples], dtype=torch.int64)
         return LabelledBatch(tokens_BT, lengths_B, label_B)
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:

@@ -5,7 +5,6 @@ Shapes: B rows, T tokens, D width, V vocabulary, P variants, N tokens that are p
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
-from seedflood.training.objectives.objective import Example, Objective, Score
+from seedflood.training.objectives.example import Example
+from seedflood.training.objectives.objective import Objective, Score
 
 LOGIT_ELEMENTS_MAX = 1 << 24
 """Logits made at once: 64 MiB in float32. If these are all, they are kept for the way back."""
@@ -23,21 +23,18 @@ PERPLEXITY_LOG_MAX = 700.0
 """The largest log of a perplexity: beyond it the perplexity would be infinite, which JSON cannot spell."""
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedExample(Example):
-    """is_trained: of each token, whether it is learned."""
-
-    is_trained: tuple[bool, ...] = ()
-
-
 class LanguageModelling(Objective):
-    """Cross-entropy of every next token over the vocabulary. Logits are made of the tokens that are predicted alone, a
-    piece of them after the other."""
+    """Cross-entropy of every next token over the vocabulary, or of those that are learned, as the answers in a chat.
+    Logits are made of the tokens that are predicted alone, a piece of them after the other."""
 
     names: tuple[str, ...] = ("perplexity", "loss", "accuracy")
 
     def collate(self, examples: Sequence[Example], pad_token: int) -> TextBatch:
-        return TextBatch(*pad([example.tokens for example in examples], pad_token))
+        tokens_BT, lengths_B = pad([example.tokens for example in examples], pad_token)
+        if all(example.source.spans is None for example in examples):
+            return TextBatch(tokens_BT, lengths_B)
+        is_trained_BT, _ = pad([example.is_trained for example in examples], False)
+        return MarkedBatch(tokens_BT, lengths_B, is_trained_BT.to(torch.bool))
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
         """Accuracy and loss (mean cross-entropy in nats) over tokens."""
@@ -56,16 +53,6 @@ class LanguageModelling(Objective):
         means = score.means()
         perplexity = math.exp(min(means["loss"], PERPLEXITY_LOG_MAX))
         return {"perplexity": perplexity, "loss": means["loss"], "accuracy": means["accuracy"]}
-
-
-class MarkedModelling(LanguageModelling):
-    """Language modelling of what is marked in each row, such as the answers in a chat."""
-
-    def collate(self, examples: Sequence[Example], pad_token: int) -> MarkedBatch:
-        marks = [example.is_trained for example in examples if isinstance(example, MarkedExample)]
-        tokens_BT, lengths_B = pad([example.tokens for example in examples], pad_token)
-        is_trained_BT, _ = pad(marks, False)
-        return MarkedBatch(tokens_BT, lengths_B, is_trained_BT.to(torch.bool))
 
 
 def measure_tokens(

@@ -14,18 +14,7 @@ from torch import Tensor
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One row as tokens. label: its index; -1 where the objective knows no labels. is_cut: the row had more tokens than
-    it may have. remarks: what people should know of the row, as sentences with `{}` for a number of rows. An objective
-    that needs more of a row has a class of its own."""
-
-    tokens: tuple[int, ...]
-    label: int = -1
-    is_cut: bool = False
-    remarks: tuple[str, ...] = ()
+from seedflood.training.objectives.example import Example
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,9 @@ from torch import Tensor
 
 from seedflood.training.causal import CausalModel
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
+from seedflood.training.objectives.example import Example
 from seedflood.training.objectives.language_modelling import PERPLEXITY_LOG_MAX, measure_tokens
-from seedflood.training.objectives.objective import Example, Objective, Score
+from seedflood.training.objectives.objective import Objective, Score
 from seedflood.training.objectives.writing import Text, write
 from seedflood.training.randomness import derive_key, uniform
 
@@ -51,18 +52,10 @@ SHOWN_MAX = 160
 
 
 @dataclass(frozen=True, slots=True)
-class PromptExample(Example):
-    """tokens: of the prompt. columns: of the row, for the score."""
-
-    prompt: str = ""
-    columns: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PromptBatch(Batch):
-    """Prompts that nothing was written for yet."""
+    """Prompts that nothing was written for yet. examples: with the columns of their rows, for the score."""
 
-    examples: tuple[PromptExample, ...]
+    examples: tuple[Example, ...]
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         return ((name, tensor) for name, tensor in Batch._tensors(self) if name != "examples")
@@ -135,8 +128,7 @@ class Reward(Objective):
         self.kl = kl
 
     def collate(self, examples: Sequence[Example], pad_token: int) -> PromptBatch:
-        prompts = tuple(example for example in examples if isinstance(example, PromptExample))
-        return PromptBatch(*pad([example.tokens for example in prompts], pad_token), prompts)
+        return PromptBatch(*pad([example.tokens for example in examples], pad_token), tuple(examples))
 
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
         """Of texts: what teaches, over texts. Of prompts: see `measure_prompts`."""
@@ -165,7 +157,7 @@ class Reward(Objective):
         Nobody rewards these, so they show what the model forgets."""
         assert isinstance(batch, PromptBatch), "rewards are for what was written after prompts"
         numbers = [(), *((number,) for number in range(1, draws))]
-        keys = [derive_key("text", example.prompt, *number) for example in batch.examples for number in numbers]
+        keys = [derive_key("text", example.source.text, *number) for example in batch.examples for number in numbers]
         drawn, likely = self.answer(model, batch.examples, keys), self.answer(model, batch.examples)
         reward, greedy = (math.fsum(answer.reward for answer in answers) for answers in (drawn, likely))
         reward /= draws
@@ -200,7 +192,7 @@ class Reward(Objective):
         kept = [k for k in range(len(rewards)) if any(advantages[k // group * group :][:group])]
         losses = [loss for answer in answers for loss in answer.written.losses]
         order = sorted(range(len(rewards)), key=rewards.__getitem__)
-        best, worst = (answers[k].after(batch.examples[k // group].prompt) for k in (order[-1], order[0]))
+        best, worst = (answers[k].after(batch.examples[k // group].source.text) for k in (order[-1], order[0]))
         means = math.fsum(rewards) / len(rewards), math.fsum(losses) / len(losses)
         close = sum(answer.written.is_close for answer in answers) / len(answers)
         facts = (len(kept) / len(rewards), *means, close, best, worst)
@@ -229,7 +221,7 @@ class Reward(Objective):
             losses.append(measure_tokens(base, piece.to(base.device), temperature=self.writer.temperature)[0][0])
         return _placed(torch.cat(losses), texts)
 
-    def answer(self, model: CausalModel, examples: Sequence[PromptExample], keys: Sequence[int] = ()) -> list[Answer]:
+    def answer(self, model: CausalModel, examples: Sequence[Example], keys: Sequence[int] = ()) -> list[Answer]:
         """Of each prompt in turn. keys: of the noise, one for each text, as many for each prompt; none: one text each,
         of the most likely tokens."""
         writer = self.writer
@@ -240,8 +232,8 @@ class Reward(Objective):
         group, answers = len(texts) // len(prompts), []
         for k, written in enumerate(texts):
             model.check_going()  # a score may take seconds
-            example, text = examples[k // group], writer.decode(written.tokens)
-            answers.append(Answer(written, text, self.score(example.prompt, text, example.columns or {})))
+            prompt, text = examples[k // group].source, writer.decode(written.tokens)
+            answers.append(Answer(written, text, self.score(prompt.text, text, prompt.columns)))
         return answers
 
 

@@ -1,1 +1,1 @@
-"""SeedFlood's own part of training: the subspace, the live layers, what is measured and told, and the replica."""
+"""SeedFlood's own part of training: the subspace, the live layers, what is measured and sent, and the replica."""

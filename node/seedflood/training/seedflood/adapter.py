@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from seedflood.training.adapting import CONFIG_FILE, PREFIX, WEIGHTS_FILE
@@ -125,8 +125,9 @@ def _untied_linear(modules: Modules) -> dict[str, LiveModule]:
 
 def _is_target(module: LiveModule) -> bool:
     """Can PEFT add a product to the weight of this module? It knows embeddings that look rows up, and scale them."""
-    is_lookup = isinstance(module, LiveEmbedding) and (module.own_name == "Embedding" or hasattr(module, "embed_scale"))
-    return isinstance(module, LiveProduct) or is_lookup
+    if not isinstance(module, LiveEmbedding):
+        return isinstance(module, LiveProduct)
+    return module.own_class is nn.Embedding or hasattr(module, "embed_scale")
 
 
 def _factorise(replica: Replica, index: int, rank: int) -> Factors:

@@ -1,9 +1,9 @@
 """From updates to the coefficients of their epoch: what an optimiser makes of the sums of its steps, or these sums.
 
 `Stepwise`: the coefficients C, or the increments A as integers if there is an optimiser, are a pure function of what
-was told of all steps, whenever it came. If an update comes late for a step, the later steps are computed again, from
-the last mark before it. Updates are kept while something may come for their step: until all clients have told of it, or
-the sum of their epoch is final. All but the newest epochs are put aside in a file, because a journal may give
+was published of all steps, whenever it came. If an update comes late for a step, the later steps are computed again,
+from the last mark before it. Updates are kept while something may come for their step: until all clients have published
+it, or the sum of their epoch is final. All but the newest epochs are put aside in a file, because a journal may give
 everything of one origin before it gives the next one. An epoch that was adopted begins with what was adopted: its steps
 are over.
 
@@ -26,8 +26,9 @@ from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Told, Update
-from seedflood.protocol.seedflood.payload import Pairs, Telling
+from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Update, UpdateValue
+from seedflood.protocol.seedflood.payload import Compression, Pairs
+from seedflood.training.seedflood.compression import UpdateDecoder
 from seedflood.training.seedflood.control import (
     BLOCK_MIN,
     PROMISE_MAX,
@@ -45,30 +46,29 @@ from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.schedule import Factor, factor_of
 from seedflood.training.seedflood.shelf import Shelf, Shelved
 from seedflood.training.seedflood.subspace import Subspace
-from seedflood.training.seedflood.telling import Reader
 
 KEPT_EPOCHS = 2
 """How many epochs have their updates in memory: the open one, and one for which something may come late."""
 
 
 def make_aggregation(
-    run: RunSettings, subspace: Subspace, telling: Telling, default_rate: float, folder: Path | None
+    run: RunSettings, subspace: Subspace, compression: Compression, default_rate: float, folder: Path | None
 ) -> "Stepwise":
     """default_rate: the learning rate of a run that names none. folder: where old epochs are put aside."""
     settings = run.seedflood
     learning_rate = settings.learning_rate or default_rate
-    reader, factor = Reader(telling, subspace, outvote=settings.clip == "others"), factor_of(run)
-    unit_bits = SCALAR_UNIT_BITS if isinstance(telling, Pairs) else telling.unit_bits
-    told = run.clients / settings.turn_rounds(run.clients)
-    optimiser, unit = None, -learning_rate / told * 2.0**-unit_bits
+    decoder, factor = UpdateDecoder(compression, subspace, outvote=settings.clip == "others"), factor_of(run)
+    unit_bits = SCALAR_UNIT_BITS if isinstance(compression, Pairs) else compression.unit_bits
+    measuring = run.clients / settings.turn_rounds(run.clients)
+    optimiser, unit = None, -learning_rate / measuring * 2.0**-unit_bits
     if settings.estimate == "gradient":
-        optimiser = Adam(learning_rate, 2.0**-unit_bits / told, subspace.lengths())
+        optimiser = Adam(learning_rate, 2.0**-unit_bits / measuring, subspace.lengths())
         unit = 2.0**-INCREMENT_UNIT_BITS
-    return Stepwise(unit, reader, factor, optimiser, Shelf(folder), run, learning_rate / default_rate)
+    return Stepwise(unit, decoder, factor, optimiser, Shelf(folder), run, learning_rate / default_rate)
 
 
-_Heard = Mapping[OriginId, tuple[int, int] | Base64Bytes]
-"""What the origins told of one step."""
+_StepValues = Mapping[OriginId, tuple[int, int] | Base64Bytes]
+"""The values of one step, by origin."""
 
 
 class _Point(NamedTuple):
@@ -103,14 +103,14 @@ class _Steps:
     """One epoch. past: what was left to it; None if it began with a sum. settled: after all steps below
     `settled_before`, for which nothing more can come.
 
-    told: of later steps, as it came. marks: where the epoch was before some of these steps, and after the last one. No
-    marks: all of them have to be computed.
+    values: of later steps, as it came. marks: where the epoch was before some of these steps, and after the last one.
+    No marks: all of them have to be computed.
     """
 
     past: Past | None
     settled: _Point
     settled_before: int
-    told: dict[int, _Heard] = field(default_factory=dict)
+    updates: dict[int, _StepValues] = field(default_factory=dict)
     marks: dict[int, _Point] = field(default_factory=dict)
 
     @property
@@ -119,18 +119,19 @@ class _Steps:
         return self.mark_before(max(self.marks, default=self.settled_before))[1]
 
     def mark_before(self, step: int) -> tuple[int, _Point]:
-        """The last mark at or before a step, and where that is. Without one all that is told comes after `settled`."""
+        """The last mark at or before a step, and where that is. Without one all that is published comes after
+        `settled`."""
         at = max((mark for mark in self.marks if mark <= step), default=0)
         return at, self.marks.get(at, self.settled)
 
 
 @dataclass(eq=False, repr=False)
 class Stepwise:
-    """Coefficients by steps, each by an optimiser or, without one, as it was told. unit: increments are coefficients
+    """Coefficients by steps, each by an optimiser or, without one, as it was sent. unit: increments are coefficients
     times this. defaults: how many times its default the learning rate is."""
 
     unit: float
-    _reader: Reader
+    _decoder: UpdateDecoder
     _factor: Factor
     _optimiser: Adam | None
     _shelf: Shelf
@@ -143,8 +144,8 @@ class Stepwise:
     """The epochs for which nothing more can come, so that what they leave is known."""
 
     def __post_init__(self, run: RunSettings) -> None:
-        self._size = self._reader.subspace.size
-        self._is_chained = self._reader.subspace.numbers > self._size
+        self._size = self._decoder.subspace.size
+        self._is_chained = self._decoder.subspace.numbers > self._size
         """Does an epoch leave something to the next one?"""
         self._refresh_period = run.seedflood.refresh_period
         self._stop_epochs = run.seedflood.stop_epochs
@@ -153,7 +154,7 @@ class Stepwise:
         self._promise_max = REWARD_PROMISE_MAX if run.objective.task == "reward" else PROMISE_MAX
         turn_rounds = run.seedflood.turn_rounds(run.clients)
         self._turn = turn_rounds * run.seedflood.local_steps if turn_rounds > 1 else 1
-        self._told_in_turn = run.clients * (run.seedflood.local_steps if turn_rounds > 1 else 1)
+        self._updates_in_turn = run.clients * (run.seedflood.local_steps if turn_rounds > 1 else 1)
         self._least = BLOCK_MIN * turn_rounds
         self._block = max(self._least, block_length(self._refresh_period, run.steps))
 
@@ -161,7 +162,7 @@ class Stepwise:
         """Like `changed`, but the numbers may be those without these updates, until `changed` is called."""
         steps = self._steps(epoch, held_E, past)
         if not self._is_closed(steps):
-            steps.told = _with(steps.told, updates)
+            steps.updates = _with(steps.updates, updates)
             steps.marks = {}
         return held_E
 
@@ -171,7 +172,7 @@ class Stepwise:
         steps = self._steps(epoch, held_E, past)
         if self._is_closed(steps):
             return held_E
-        steps.told = _with(steps.told, updates)
+        steps.updates = _with(steps.updates, updates)
         first = min((update.step for update in updates), default=steps.settled_before)
         latest = self._compute(epoch, steps, first)
         self._settle(epoch, steps)
@@ -184,17 +185,17 @@ class Stepwise:
             return held_E
         first = min((update.step for update in updates), default=steps.settled_before)
         at, point = steps.mark_before(first)
-        told = _with(steps.told, updates)
-        later = {step: heard for step, heard in told.items() if step >= at}
+        values = _with(steps.updates, updates)
+        later = {step: heard for step, heard in values.items() if step >= at}
         return self._go(point, epoch, later).numbers(len(held_E))
 
     def _compute(self, epoch: int, steps: _Steps, first: int) -> _Point:
         """Where the epoch is after all steps, of which those from `first` on are to be computed."""
         at, point = steps.mark_before(first)
         marks = {step: mark for step, mark in steps.marks.items() if step <= at}
-        for step in sorted(step for step in steps.told if step >= at):
+        for step in sorted(step for step in steps.updates if step >= at):
             marks[step] = point
-            point = self._take(point, epoch, step, steps.told[step])
+            point = self._take(point, epoch, step, steps.updates[step])
             at = step + 1
         marks[at] = point
         steps.marks = {step: mark for step, mark in marks.items() if _is_kept(at - step, step)}
@@ -212,12 +213,12 @@ class Stepwise:
         return self.changed(epoch, held_E, updates, past)
 
     def reputations(self, epoch: int) -> Reputations:
-        """Of the hosts, after all that was told of an epoch in memory."""
+        """Of the hosts, after all updates of an epoch in memory."""
         steps = self._epochs.get(epoch)
         return Reputations() if steps is None else steps.latest.reputations
 
     def halvings(self, epoch: int) -> int:
-        """How often the rate was halved, after all that was told of an epoch in memory."""
+        """How often the rate was halved, after all updates of an epoch in memory."""
         steps = self._epochs.get(epoch)
         return 0 if steps is None else steps.latest.control.halvings
 
@@ -234,8 +235,8 @@ class Stepwise:
         steps = self._epochs[epoch]
         is_all_here = steps.settled_before == epoch * self._refresh_period
         if steps.past not in (past, None) and is_all_here:
-            again = self._begin(epoch, self._reader.subspace.zeros(), past)
-            again.told = steps.told
+            again = self._begin(epoch, self._decoder.subspace.zeros(), past)
+            again.updates = steps.updates
             self._epochs[epoch] = again
         return self._epochs[epoch]
 
@@ -262,18 +263,18 @@ class Stepwise:
             self._places[epoch] = place
         del self._epochs[epoch]
 
-    def _go(self, point: _Point, epoch: int, told: Mapping[int, _Heard]) -> _Point:
-        for step in sorted(told):
-            point = self._take(point, epoch, step, told[step])
+    def _go(self, point: _Point, epoch: int, values: Mapping[int, _StepValues]) -> _Point:
+        for step in sorted(values):
+            point = self._take(point, epoch, step, values[step])
         return point
 
-    def _take(self, point: _Point, epoch: int, step: int, told: _Heard) -> _Point:
+    def _take(self, point: _Point, epoch: int, step: int, values: _StepValues) -> _Point:
         """One step: what was lost before it, the step itself, and what control makes of both."""
         if point.is_void:
             return point
         state, control, past, is_over, reputations = point
-        updates = [Update(origin, step, one) for origin, one in told.items()]
-        control = control.hear({update.origin: update.loss for update in updates}, state.increment_F)
+        updates = [Update(origin, step, one) for origin, one in values.items()]
+        control = control.observe({update.origin: update.loss for update in updates}, state.increment_F)
         factor = max(1, self._factor(step) >> control.halvings)
         moved, following = self._move(state, epoch, updates, factor, reputations)
         if step < self._turn:
@@ -282,7 +283,7 @@ class Stepwise:
         if is_turn_over and (halvings := control.halvings_before(self._defaults)):
             slower = _Point(begin(control.best_F), control.back(halvings), past, is_over, reputations)
             # A turn of one step is taken again; the steps of a longer one were measured at other weights, and are lost.
-            return slower if step else self._go(slower, epoch, {step: told})
+            return slower if step else self._go(slower, epoch, {step: values})
         control, back_F = control.judge(self._block, self._alone(step), self._least, is_turn_over=is_turn_over)
         if not is_over and self._alone(step) is not None:
             past, is_over = past.after(epoch, control, self._stop_epochs), True
@@ -292,7 +293,7 @@ class Stepwise:
         """How often the rate has to be halved before this step, for each origin."""
         return {
             update.origin: halvings_for(
-                self._reader.promise(update, step_F) * self.unit, update.loss, self._promise_max
+                self._decoder.promise(update, step_F) * self.unit, update.loss, self._promise_max
             )
             for update in updates
         }
@@ -307,25 +308,25 @@ class Stepwise:
         self, state: State, epoch: int, updates: Sequence[Update], factor: int, reputations: Reputations
     ) -> tuple[State, Reputations]:
         """The state and the reputations after a step. factor: of the learning rate, in units of 2^-16."""
-        sum_E = self._reader.subspace.zeros()
+        sum_E = self._decoder.subspace.zeros()
         sum_F: Integers = sum_E[: self._size].numpy()
         if self._optimiser is None:
-            following = self._reader.add_step(sum_E, epoch, updates, reputations, factor)
+            following = self._decoder.add_step(sum_E, epoch, updates, reputations, factor)
             return replace(state, increment_F=state.increment_F + sum_F), following
-        following = self._reader.add_step(sum_E, epoch, updates, reputations)
+        following = self._decoder.add_step(sum_E, epoch, updates, reputations)
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state, following
 
     def _settle(self, epoch: int, steps: _Steps) -> None:
-        """In strict windows, closes the turns, or without them the steps, about which all clients have told, up to the
-        first gap; none while the epoch's past may change. In bounded windows more hosts than clients may tell of a
+        """In strict windows, closes the turns, or without them the steps, that all clients have published, up to the
+        first gap; none while the epoch's past may change. In bounded windows more hosts than clients may publish a
         step: one that was away returns, and another has taken its place."""
         if not self._is_chained or epoch - 1 not in self._final:
             return
-        over: dict[int, _Heard] = {}
+        over: dict[int, _StepValues] = {}
         before = steps.settled_before
         turn = range(before, before + self._turn)
-        while sum(len(steps.told.get(step, ())) for step in turn) == self._told_in_turn:
-            over |= {step: steps.told.pop(step) for step in sorted(steps.told) if step < turn.stop}
+        while sum(len(steps.updates.get(step, ())) for step in turn) == self._updates_in_turn:
+            over |= {step: steps.updates.pop(step) for step in sorted(steps.updates) if step < turn.stop}
             before = turn.stop
             turn = range(before, before + self._turn)
         if over:
@@ -343,12 +344,12 @@ def _is_kept(age: int, step: int) -> bool:
     return step % (1 << max(0, age.bit_length() - 1)) == 0
 
 
-def _with(told: Mapping[int, _Heard], updates: Iterable[Update]) -> dict[int, _Heard]:
+def _with(values: Mapping[int, _StepValues], updates: Iterable[Update]) -> dict[int, _StepValues]:
     """The same with more updates."""
-    added: dict[int, dict[OriginId, Told]] = defaultdict(dict)
+    added: dict[int, dict[OriginId, UpdateValue]] = defaultdict(dict)
     for origin, step, one in updates:
         added[step][origin] = one
-    return {**told, **{step: {**told.get(step, {}), **more} for step, more in added.items()}}
+    return {**values, **{step: {**values.get(step, {}), **more} for step, more in added.items()}}
 
 
 _FILED = TypeAdapter(_Steps)

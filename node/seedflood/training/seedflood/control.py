@@ -1,20 +1,20 @@
 """Control: a run that unlearns goes back to where it was best in its epoch, and halves its learning rate.
 
-Every origin tells with its gradient what it lost on its batch. So every host sees the losses of all, and decides the
-same from them, bit for bit: a decision is a pure function of what all origins told of the steps of an epoch, in the
-order of the steps, in integers, fractions, and roots that are rounded correctly.
+Every origin publishes with its gradient what it lost on its batch. So every host sees the losses of all, and decides
+the same from them, bit for bit: a decision is a pure function of what all origins published of the steps of an epoch,
+in the order of the steps, in integers, fractions, and roots that are rounded correctly.
 
 Steps are taken in blocks: the first step alone, which is measured before anything was learned, and then more and more,
-since a rate that is far too high spoils a model within a few steps. Of each origin that told something in both blocks,
-its own mean loss is compared with that in the best block so far. A block is worse if the median of these rises is more
-than chance (`SIGNIFICANT` standard errors, by how an origin's own batches differ) and more than `RISE_MIN`. After
-`PATIENCE` worse blocks in a row the increments become those with which the best block began (or the epoch, if that was
-soon after it: early blocks may have been spoilt already), moments and blocks begin anew, and the rate is halved for
-good. The last block of a run needs no others: a run that is worse at its end than before ends with the best of that
-epoch. Nor does the last block of an epoch, if it is worse by `SIGNIFICANT_ALONE` standard errors. Origins are compared
-with themselves alone: their rows may differ.
+since a rate that is far too high spoils a model within a few steps. Of each origin that published something in both
+blocks, its own mean loss is compared with that in the best block so far. A block is worse if the median of these rises
+is more than chance (`SIGNIFICANT` standard errors, by how an origin's own batches differ) and more than `RISE_MIN`.
+After `PATIENCE` worse blocks in a row the increments become those with which the best block began (or the epoch, if
+that was soon after it: early blocks may have been spoilt already), moments and blocks begin anew, and the rate is
+halved for good. The last block of a run needs no others: a run that is worse at its end than before ends with the best
+of that epoch. Nor does the last block of an epoch, if it is worse by `SIGNIFICANT_ALONE` standard errors. Origins are
+compared with themselves alone: their rows may differ.
 
-Anyone can tell made-up losses, so no origin decides alone:
+Anyone can make up losses, so no origin decides alone:
 
 - Each has one vote, and a vote is bounded (`RISE_MAX`).
 - At least three origins have to be in both blocks (or all clients, if a run has fewer), and more than half of those who
@@ -41,13 +41,13 @@ coefficients: the halvings, and which epoch was the best, with what the origins 
 never taken back: if it is as bad, the best one was not at its end what it was in the mean, and is forgotten.
 
 With `stop_after` a run ends if no epoch in so many steps was better than the best. It goes back to the end of that one,
-and what is told of later epochs does not count. Hosts measure some rounds more (`Replica.is_over`), so that all know
+and updates of later epochs do not count. Hosts measure some rounds more (`Replica.is_over`), so that all know
 what came late for that epoch before they end.
 
 By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
 
 In bounded windows all of this is of one epoch: nothing is left to the next one (`aggregation`), which begins
-with the whole rate. There hosts may be heard late, or not in each block. So an origin that was not in the best block is
+with the whole rate. There updates may come late, or not in each block. So an origin that was not in the best block is
 compared with the first block in which it was. A block that cannot be compared decides nothing, and the worse blocks
 before it still count.
 
@@ -102,7 +102,7 @@ VOTERS_MIN = 3
 
 
 class Lost(NamedTuple):
-    """What an origin lost in a block: how many steps it told of, the sum of their losses, and of their squares."""
+    """What an origin lost in a block: how many steps it published, the sum of their losses, and of their squares."""
 
     steps: int = 0
     loss: int = 0
@@ -157,7 +157,7 @@ class Control:
     voters: int = 1
     promised: Mapping[OriginId, int] = field(default_factory=dict)
 
-    def hear(self, losses: Mapping[OriginId, int], increment_F: Integers) -> "Control":
+    def observe(self, losses: Mapping[OriginId, int], increment_F: Integers) -> "Control":
         """The next step: what each origin lost, measured with these increments."""
         block, whole = (
             {**known, **{origin: known.get(origin, Lost()).plus(loss) for origin, loss in losses.items()}}
@@ -232,7 +232,7 @@ class Past:
         here = replace(known, best=epoch, losses=control.whole)
         rise = _rise(self.losses, control.whole, control.voters)
         if self.best < 0 or rise is None or rise < 0:
-            # Too few origins are in both epochs: they tell nothing of each other.
+            # Too few origins are in both epochs: they cannot be compared.
             return here if control.whole else known
         if stop_epochs is not None and epoch - self.best >= stop_epochs:
             return replace(known, is_back=True, is_last=True)
@@ -301,7 +301,7 @@ def _rise(before: Block, after: Block, voters: int) -> float | None:
 
 
 def _sure_rise(before: Block, after: Block, voters: int) -> float | None:
-    """The same, but who told of one step alone is not asked: it may be chance."""
+    """The same, but who published one step alone is not asked: it may be chance."""
     return _rise(before, {origin: lost for origin, lost in after.items() if lost.steps > 1}, voters)
 
 

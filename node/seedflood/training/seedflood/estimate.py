@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, Told
+from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, UpdateValue
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective, Score
 from seedflood.training.seedflood.layers import Live, LiveModel, Probe
@@ -33,13 +33,13 @@ CPU_CALL_TOKENS = 48
 class Measurement:
     """What one origin measured at one step.
 
-    told: of a probe (loss, scalar): the scalar is alpha, a difference of losses over their distance, in units of 2^-20.
-    Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was not
-    finite; then zero is told. is_clipped: something was too large to be told as it was, such as |alpha| > 2^12, or
+    value: of a probe (loss, scalar): the scalar is alpha, a difference of losses over their distance, in units of
+    2^-20. Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was
+    not finite; then it is zero. is_clipped: something was too large to be sent as it was, such as |alpha| > 2^12, or
     beyond the `clip` of the run. figures, words: see `Gradient`.
     """
 
-    told: Told
+    value: UpdateValue
     loss: float
     is_finite: bool
     is_clipped: bool
@@ -74,12 +74,13 @@ def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Ba
     device, variants = a_PF.device, len(a_PF)
     pieces: Sequence[Batch] = batch.split(2 * CPU_CALL_TOKENS // variants) if device.type == "cpu" else [batch]
     total: Score | None = None
-    for piece in pieces:
-        rows = piece.to(device).repeated(variants)
-        count, length = rows.tokens_BT.shape
-        with live.probing(Probe(a_PF, count, length, rows.answer_positions())):
-            part = objective.measure(model, rows, variants)
-        total = part if total is None else total + part
+    with live.computing(a_PF):
+        for piece in pieces:
+            rows = piece.to(device).repeated(variants)
+            count, length = rows.tokens_BT.shape
+            with live.probing(Probe(count, length, rows.answer_positions())):
+                part = objective.measure(model, rows, variants)
+            total = part if total is None else total + part
     assert total is not None
     return total.values()
 
@@ -88,24 +89,24 @@ class Estimate(NamedTuple):
     """A way to find slopes by forward passes.
 
     variants: where the losses are taken: increments (P, F) from those of the centre (F), the moves of one direction,
-    and epsilon. conclude: what P losses tell of the direction, with epsilon, and the largest scalar that may be told.
+    and epsilon. conclude: what P losses give for the direction, with epsilon, and the largest scalar that may be sent.
     """
 
     variants: Callable[[Tensor, Moves, float], Tensor]
     conclude: Callable[[list[float], float, int], Measurement]
 
 
-def to_told_loss(loss: float) -> int:
-    """A loss as it is told, in units of 2^-11."""
+def to_loss_units(loss: float) -> int:
+    """A loss as it is sent, in units of 2^-11."""
     return max(0, min(LOSS_MAX, round(loss * 2**LOSS_UNIT_BITS))) if math.isfinite(loss) else LOSS_MAX
 
 
 def make_measurement(difference: float, span: float, loss: float, limit: int = SCALAR_MAX) -> Measurement:
     """A measurement from losses. difference: of two losses that are `span` apart along the direction. loss: what is
-    reported for this step. limit: the largest scalar that may be told."""
+    reported for this step. limit: the largest scalar that may be sent."""
     scalar, is_clipped = to_fixed_point(difference / span, limit)
     return Measurement(
-        (to_told_loss(loss), scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped
+        (to_loss_units(loss), scalar), loss, math.isfinite(difference) and math.isfinite(loss), is_clipped
     )
 
 

@@ -55,12 +55,12 @@ def gradient(
     device = a_F.device
     a_PF = a_F.detach().clone().unsqueeze(0).requires_grad_()
     loss_sum, count = torch.zeros((), dtype=torch.float64), 0
-    with torch.enable_grad(), checkpointed(layers):
+    with torch.enable_grad(), checkpointed(layers), live.computing(a_PF):
         pieces = batch.split(CPU_CALL_TOKENS) if device.type == "cpu" else [batch]
         for part in chain.from_iterable(piece.parts(micro_batch) for piece in pieces):
             rows = part.to(device)
             rows_count, length = rows.tokens_BT.shape
-            with live.probing(Probe(a_PF, rows_count, length, rows.answer_positions())):
+            with live.probing(Probe(rows_count, length, rows.answer_positions())):
                 score = objective.measure(model, rows)
                 # The sum, not the mean: what goes back through half precision shall not be small.
                 score.minimised_sums.sum().backward()  # type: ignore[no-untyped-call]

@@ -4,13 +4,17 @@ A module of a known kind changes its class to a live one that inherits from its 
 logic of embeddings (the offset of OPT's positions, the scale of Gemma's tokens) stay. Kinds are known by what a module
 computes, not by the name of its class: see `_live_kind`. It then computes
 
-    y = x W^T + ((x V) A^T) U^T          A = -(learning_rate / clients) C 2^-20
+    y = x W^T + (x V) (A^T U^T)          A = -(learning_rate / clients) C 2^-20
 
 During a probe there are several A, one per *variant* of the parameters, and the batch is there once per variant, one
 copy below the other. The two-point estimate has two variants: one entry of every A differs by +epsilon in one and by
 -epsilon in the other. So one forward pass gives all losses of an estimate and shares the base product, and nothing of
-the size of a weight matrix is written. Increments are computed in float32 and added before the cast to the model's
-dtype, so they are not lost in half precision.
+the size of a weight matrix is written. Products take their factors in the model's dtype and add up in float32; what a
+norm multiplies with is near 1, where half precision would lose the increments, so norms compute in float32.
+
+On a GPU a small model waits for Python, so few kernels matter more there than few operations. `A^T U^T` and the vectors
+`w + U a` thus are computed once per step, for all slots that are alike at once (`Live.compute_with`); a layer then adds
+one thin product, with its bias, to its own (`python -m benchmarks kernels`).
 
 Classification reads the model at one position per row. Products of the last layer that feed only their own position are
 computed there alone (`skipping`). These are all but its keys and values, 7 % of OPT-125M's work.
@@ -23,11 +27,11 @@ the module does with W.
 import copy
 import inspect
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,11 +50,10 @@ ALL = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A forward pass over the variants of a_PF. rows: of the whole batch, all copies together. length: tokens per row.
+    """A forward pass over the variants. rows: of the whole batch, all copies together. length: tokens per row.
     answer_N: the only positions (row * length + place) that are read in the end, as many of each variant; None: all are
     read."""
 
-    a_PF: Tensor
     rows: int
     length: int
     answer_N: Tensor | None = None
@@ -60,34 +63,62 @@ class Live:
     """What the live modules of one model share.
 
     a_PF: the increments of all slots, float32 on the model's device. filler: the value of outputs that were not
-    computed. probe: the one that is running; None: there is none.
+    computed. probe: the one that is running; None: there is none. alike: the slots that are computed together.
+    computed: what of them modules compute with, by where a slot's increments start: of a matrix the factor with which a
+    product with it ends, (P, R, X), of a vector its values, (P, 1, M). What is not there each call computes for itself.
     """
 
     def __init__(self) -> None:
         self.a_PF = torch.zeros(1, 0)
         self.filler = 0.0
         self.probe: Probe | None = None
+        self.alike: Sequence[Alike] = ()
+        self.computed: dict[int, Tensor] = {}
+
+    def compute_with(self, a_PF: Tensor) -> None:
+        """From now on the model computes with these increments, which must not change meanwhile. They get the gradients
+        of any number of backward passes, if they want them."""
+        computed: dict[int, Tensor] = {}
+        with torch.set_grad_enabled(a_PF.requires_grad):
+            for together in self.alike:
+                parts = _Parts.apply(a_PF, together)  # type: ignore[no-untyped-call]
+                computed |= zip(together.starts, parts, strict=True)
+        self.a_PF, self.computed = a_PF, computed
 
     @contextmanager
-    def probing(self, probe: Probe) -> Iterator[None]:
-        """Within, the model computes with the increments of the probe."""
-        before, self.a_PF, self.probe = self.a_PF, probe.a_PF, probe
+    def computing(self, a_PF: Tensor) -> Iterator[None]:
+        """Within, the model computes with these increments."""
+        before = self.a_PF, self.computed
+        self.compute_with(a_PF)
         try:
             yield
         finally:
-            self.a_PF, self.probe = before, None
+            self.a_PF, self.computed = before
+
+    @contextmanager
+    def probing(self, probe: Probe) -> Iterator[None]:
+        """Within, every forward pass is one over the variants."""
+        self.probe = probe
+        try:
+            yield
+        finally:
+            self.probe = None
 
 
 class LiveSlot:
     """One distinct parameter, its basis in the current epoch, and its place among the increments.
 
-    u_MR, v_KR (vectors have none): of the basis, float32 on the model's device. places: its part of the F increments.
+    u_MR, v_KR (vectors have none): of the basis, in the dtype of the parameter, on the model's device. places: its part
+    of the F increments. side: the basis with which a product with it ends, None if there is none. is_of_norm: is it a
+    vector of a norm?
     """
 
     basis: SlotBasis
     u_MR: Tensor
     v_KR: Tensor
     places: slice
+    side: Literal["u", "v"] | None = None
+    is_of_norm = False
 
     def __init__(self, slot: Slot, parameter: nn.Parameter, live: Live) -> None:
         self.slot = slot
@@ -95,42 +126,52 @@ class LiveSlot:
         self.quantised: QuantisedMatrix | None = None
         """In place of the parameter, which then is gone."""
         self.live = live
-        self._probed: tuple[Tensor, Tensor] | None = None
 
     def bind(self, basis: SlotBasis, places: slice) -> None:
         """Takes the basis of an epoch."""
         self.basis, self.places = basis, places
-        self.u_MR = basis.u_MR
+        self.u_MR = basis.u_MR.to(self.dtype)
         if basis.v_NR is not None:
-            self.v_KR = basis.v_NR
+            self.v_KR = basis.v_NR.to(self.dtype)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In which modules compute with it."""
+        if self.is_of_norm:
+            return torch.float32
+        return self.parameter.dtype if self.quantised is None else self.quantised.dtype
 
     @property
     def a(self) -> Tensor:
         """(P, R, R) of a matrix, (P, Y, R) by rows, (P, R) of a vector: a view."""
         a_PX = self.live.a_PF[:, self.places]
-        return a_PX.view(len(a_PX), -1, self.u_MR.shape[1]) if self.slot.is_matrix else a_PX
+        return a_PX.view(len(a_PX), -1, self.basis.u_MR.shape[1]) if self.slot.is_matrix else a_PX
+
+    @property
+    def computed(self) -> Tensor | None:
+        """Of `Live.computed`."""
+        return self.live.computed.get(self.places.start)
 
     def vectors(self) -> Tensor:
-        """The values of a one-dimensional parameter in each variant, `w + U a`: (P, M) float32.
+        """The values of a one-dimensional parameter in each variant, `w + U a`: (P, M)."""
+        if (computed_P1M := self.computed) is not None:
+            return computed_P1M.squeeze(1)
+        return torch.addmm(self.parameter.to(torch.float32), self.a, self.basis.u_MR.T).to(self.dtype)
 
-        During a probe they are computed once, for several calls may share them. Not if gradients are wanted: a layer
-        that is computed again in the backward pass must do exactly what it did in the forward pass.
-        """
-        a_PF = self.live.a_PF
-        is_probing = self.live.probe is not None and not a_PF.requires_grad  # else they may have changed since
-        if is_probing and self._probed is not None and self._probed[0] is a_PF:
-            return self._probed[1]
-        w_PM = torch.addmm(self.parameter.to(torch.float32), self.a, self.u_MR.T)
-        self._probed = (a_PF, w_PM) if is_probing else None
-        return w_PM
+    @property
+    def far(self) -> Tensor:
+        """The basis with which a product ends, or the only one of a vector, (X, R) float32."""
+        return self.basis.v_NR if self.side == "v" and self.basis.v_NR is not None else self.basis.u_MR
 
-    def outputs(self, x_NK: Tensor, index: Tensor | slice = ALL) -> Tensor:
-        """`x W^T` of the weight as it is stored, or some columns of it."""
-        return x_NK @ self.parameter[index].T if self.quantised is None else self.quantised.outputs(x_NK, index)
-
-    def inputs(self, x_NM: Tensor) -> Tensor:
-        """`x W` of the weight as it is stored."""
-        return x_NM @ self.parameter if self.quantised is None else self.quantised.inputs(x_NM)
+    def add_product(self, y_NX: Tensor, x_NY: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """`y + x W^T` of the weight as it is stored, or some columns of it; `y + x W` if it ends with V. y is written
+        to."""
+        if self.quantised is not None:
+            return y_NX.add_(self.quantised.outputs(x_NY, index) if self.side == "u" else self.quantised.inputs(x_NY))
+        weight_YX = self.parameter[index].T if self.side == "u" else self.parameter
+        if y_NX.dtype == x_NY.dtype == weight_YX.dtype:
+            return y_NX.addmm_(x_NY, weight_YX)
+        return torch.addmm(y_NX, x_NY, weight_YX)  # under autocast
 
     def lookup(self, index_N: Tensor) -> Tensor:
         """Rows of the weight as it is stored."""
@@ -143,30 +184,101 @@ class LiveSlot:
         (a_YR,) = self.a
         return self.basis.left(a_YR, index)
 
-    def outer(self, x_NK: Tensor, index: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """`x V A^T U^T`, or some columns of it, as two factors: (N, R) and (X, R)."""
-        inner_NR = x_NK.to(torch.float32) @ self.v_KR
+    def outer(self, x_NY: Tensor, index: Tensor | slice = ALL) -> tuple[Tensor, Tensor]:
+        """`x V A^T U^T`, or some columns of it, as two factors: (P, N, R) and (P, R, X); `x U A V^T` if it ends with
+        V."""
+        near_YR, far_XR = (self.v_KR, self.u_MR) if self.side == "u" else (self.u_MR, self.v_KR)
+        inner_NR = x_NY @ near_YR
         if self.basis.row_M is not None:
-            return inner_NR, self.left(index)
-        return self.project(inner_NR, from_rows=False), self.u_MR[index]
+            return inner_NR.unsqueeze(0), self.left(index).to(inner_NR.dtype).T.unsqueeze(0)
+        if (factor_PRX := self.computed) is not None and index is ALL:
+            return inner_NR.view(len(factor_PRX), -1, inner_NR.shape[1]), factor_PRX
+        inner_PNR = self.project(inner_NR, from_rows=self.side == "v")
+        return inner_PNR, far_XR[index].T.expand(len(inner_PNR), -1, -1)
 
     def looked_up(self, index_N: Tensor) -> Tensor:
-        """Rows of `U A`, (N, R)."""
+        """Rows of `U A`, (N, R) float32."""
         if self.basis.row_M is not None:
             return self.left(index_N)
-        return self.project(functional.embedding(index_N, self.u_MR), from_rows=True)
+        return self.project(functional.embedding(index_N, self.basis.u_MR), from_rows=True).flatten(0, 1)
 
     def project(self, inner_NR: Tensor, *, from_rows: bool) -> Tensor:
-        """Multiplies with A, between the two bases: inner A (from_rows: inner = x U), or inner A^T (inner = x V)."""
-        a_PRR = self.a if from_rows else self.a.mT
-        return torch.bmm(inner_NR.view(len(a_PRR), -1, inner_NR.shape[1]), a_PRR).flatten(0, 1)
+        """Multiplies with A, between the two bases, (P, N, R): inner A (from_rows: inner = x U), or inner A^T (inner =
+        x V)."""
+        a_PRR = (self.a if from_rows else self.a.mT).to(inner_NR.dtype)
+        return torch.bmm(inner_NR.view(len(a_PRR), -1, inner_NR.shape[1]), a_PRR)
+
+
+class Alike:
+    """Slots of one shape and type, for all of which one product computes what their modules compute with. starts: where
+    the increments of each begin.
+
+    Shapes: G slots, X the length of their vectors or outputs, Y = P R rows of factors, or P of vectors.
+    """
+
+    def __init__(self, slots: Sequence[LiveSlot]) -> None:
+        """slots: with their bases; the one with which a product ends is kept here, once, from now on."""
+        self._far_GXR = torch.stack([slot.far for slot in slots])
+        self._own: list[Tensor] = [slot.parameter for slot in slots if not slot.slot.is_matrix]
+        self.starts, self._dtype = [slot.places.start for slot in slots], slots[0].dtype
+        places = []
+        for slot, far_XR in zip(slots, self._far_GXR, strict=True):
+            slot.bind(replace(slot.basis, **{"v_NR" if slot.side == "v" else "u_MR": far_XR}), slot.places)
+            place_XR = torch.arange(slot.places.start, slot.places.stop).view(-1, far_XR.shape[1])
+            places.append((place_XR.T if slot.side == "u" else place_XR).flatten())
+        self._places = torch.cat(places).to(self._far_GXR.device)
+
+    def compute(self, a_PF: Tensor) -> Tensor:
+        """For all slots what `Live.computed` has of each, (G, Y, X)."""
+        count, _, rank = self._far_GXR.shape
+        a_PGRR = a_PF.index_select(1, self._places).view(len(a_PF), count, -1, rank)
+        a_GYR = a_PGRR.transpose(0, 1).flatten(1, 2)
+        if not self._own:
+            return torch.bmm(a_GYR, self._far_GXR.mT).to(self._dtype)
+        own_G1X = torch.stack(self._own).to(torch.float32).unsqueeze(1)
+        return torch.baddbmm(own_G1X, a_GYR, self._far_GXR.mT).to(self._dtype)
+
+    def slopes(self, slope_GYX: Tensor, variants: int, size: int) -> Tensor:
+        """From the gradient of `compute` to that of the F = `size` increments, (P, F)."""
+        count, _, rank = self._far_GXR.shape
+        slope_GYR = torch.bmm(slope_GYX.to(torch.float32), self._far_GXR)
+        slope_PGRR = slope_GYR.view(count, variants, -1, rank).transpose(0, 1)
+        slope_PF = slope_GYR.new_zeros(variants, size)
+        return slope_PF.index_copy_(1, self._places, slope_PGRR.reshape(variants, -1))
+
+
+class _Parts(torch.autograd.Function):
+    """`Alike.compute`, slot by slot, (P, Y / P, X). It keeps no tensor for the backward pass, so that several passes
+    may end here: of micro-batches, or of a script that calls `backward` when it wants."""
+
+    @staticmethod
+    def forward(ctx: Any, a_PF: Tensor, together: Alike) -> tuple[Tensor, ...]:
+        ctx.together, ctx.shape = together, a_PF.shape
+        parts_GYX = together.compute(a_PF)
+        return tuple(one.view(len(a_PF), -1, one.shape[1]) for one in parts_GYX.unbind())
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
+        with torch.autocast(slopes[0].device.type, enabled=False):  # a script may call `backward` within one
+            slope_GYX = torch.stack(slopes).flatten(1, 2)
+            return ctx.together.slopes(slope_GYX, *ctx.shape), None
+
+
+def find_alike(slots: Iterable[LiveSlot]) -> list[Alike]:
+    """The slots, which have their bases, by what makes them alike. A slot like no other is left out, as the head of a
+    model, whose factor is large."""
+    groups: dict[object, list[LiveSlot]] = defaultdict(list)
+    for slot in slots:
+        if slot.basis.row_M is None and (slot.side is not None or not slot.slot.is_matrix):
+            groups[slot.far.shape, slot.slot.is_matrix, slot.dtype].append(slot)
+    return [Alike(group) for group in groups.values() if len(group) > 1]
 
 
 class LiveModule(nn.Module):
-    """What live modules have in common. own_name: the name of the class that the module had. slots: of its own
-    parameters, by their names in the module."""
+    """What live modules have in common. own_class: the one that the module had. slots: of its own parameters, by their
+    names in the module."""
 
-    own_name: str
+    own_class: type[nn.Module]
     slots: dict[str, LiveSlot]
     live: Live
     is_skippable = False
@@ -191,18 +303,14 @@ class LiveModule(nn.Module):
         if leading[:1] == (1,):
             return x.expand(probe.rows, *x.shape[1:])
         raise ModelError(
-            f"{self.own_name} was given an input of shape {tuple(x.shape)} in a batch of {probe.rows} "
+            f"{self.own_class.__name__} was given an input of shape {tuple(x.shape)} in a batch of {probe.rows} "
             f"rows of {probe.length} tokens, and which rows it belongs to cannot be told: this model cannot be trained."
         )
 
-    def add_bias(self, y_NM: Tensor, index: Tensor | slice = ALL) -> Tensor:
-        """Adds the bias of each variant, or some entries of it, in place."""
+    def live_bias(self, index: Tensor | slice = ALL) -> Tensor | None:
+        """Of each variant, or some entries of it: (P, M)."""
         slot = self.slots.get("bias")
-        if slot is None:
-            return y_NM
-        bias_PM = slot.vectors()[:, index].to(y_NM.dtype)
-        y_NM.view(len(bias_PM), -1, y_NM.shape[-1]).add_(bias_PM.unsqueeze(1))
-        return y_NM
+        return None if slot is None else slot.vectors() if index is ALL else slot.vectors()[:, index]
 
 
 def add_increment(y_NM: Tensor, outer_NR: Tensor, basis_MR: Tensor) -> Tensor:
@@ -212,42 +320,48 @@ def add_increment(y_NM: Tensor, outer_NR: Tensor, basis_MR: Tensor) -> Tensor:
     return torch.addmm(y_NM.to(torch.float32), outer_NR, basis_MR.T).to(y_NM.dtype)
 
 
-class LiveProduct(LiveModule, ABC):
-    """A product with a stored matrix, at all positions or only where an answer is read."""
+def thin_product(bias_PM: Tensor | None, inner_PNR: Tensor, factor_PRM: Tensor) -> Tensor:
+    """`bias + inner factor` of each variant, (P * N, M)."""
+    if len(inner_PNR) == 1:  # of two dimensions: autograd would copy a view that is written to
+        inner_NR, factor_RM = inner_PNR.squeeze(0), factor_PRM.squeeze(0)
+        return inner_NR @ factor_RM if bias_PM is None else torch.addmm(bias_PM, inner_NR, factor_RM)
+    if bias_PM is None:
+        return torch.bmm(inner_PNR, factor_PRM).flatten(0, 1)
+    return torch.baddbmm(bias_PM.unsqueeze(1), inner_PNR, factor_PRM).flatten(0, 1)
 
-    @abstractmethod
-    def product(self, x_NX: Tensor) -> Tensor:
-        """The output at these positions, which are as many of each variant."""
+
+class LiveProduct(LiveModule):
+    """A product with a stored matrix, at all positions or only where an answer is read. side: see `LiveSlot`."""
+
+    side: Literal["u", "v"]
+
+    def product(self, x_NY: Tensor, index: Tensor | slice = ALL) -> Tensor:
+        """The output at these positions, which are as many of each variant. index: of the outputs that are wanted, at
+        no more than their own cost."""
+        slot = self.slots["weight"]
+        return slot.add_product(thin_product(self.live_bias(index), *slot.outer(x_NY, index)), x_NY, index)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.repeated(x, features=1)
-        x_NX = x.reshape(-1, x.shape[-1])
+        x_NY = x.reshape(-1, x.shape[-1])
         answer_N = self.live.probe.answer_N if self.is_skippable and self.live.probe is not None else None
         if answer_N is None:
-            return self.product(x_NX).view(*x.shape[:-1], -1)
-        answer_NY = self.product(x_NX[answer_N])
-        y_NY = answer_NY.new_full((len(x_NX), answer_NY.shape[1]), self.live.filler)
-        return y_NY.index_copy_(0, answer_N, answer_NY).view(*x.shape[:-1], -1)
+            return self.product(x_NY).view(*x.shape[:-1], -1)
+        answer_NX = self.product(x_NY[answer_N])
+        y_NX = answer_NX.new_full((len(x_NY), answer_NX.shape[1]), self.live.filler)
+        return y_NX.index_copy_(0, answer_N, answer_NX).view(*x.shape[:-1], -1)
 
 
 class LiveLinear(LiveProduct, nn.Linear):
     """nn.Linear: the weight is (out, in)."""
 
-    def product(self, x_NX: Tensor, index: Tensor | slice = ALL) -> Tensor:
-        """index: of the outputs that are wanted, at no more than their own cost."""
-        slot = self.slots["weight"]
-        y_NM = add_increment(slot.outputs(x_NX, index), *slot.outer(x_NX, index))
-        return self.add_bias(y_NM, index)
+    side = "u"
 
 
 class LiveConv1D(LiveProduct, Conv1D):
     """transformers' Conv1D (GPT-2): the weight is (in, out)."""
 
-    def product(self, x_NX: Tensor) -> Tensor:
-        slot = self.slots["weight"]
-        inner_NR = x_NX.to(torch.float32) @ slot.u_MR
-        y_NK = add_increment(slot.inputs(x_NX), slot.project(inner_NR, from_rows=True), slot.v_KR)
-        return self.add_bias(y_NK)
+    side = "v"
 
 
 class LiveEmbedding(LiveModule, nn.Embedding):
@@ -257,7 +371,8 @@ class LiveEmbedding(LiveModule, nn.Embedding):
         index = self.repeated(input, features=0)
         index_N = index.reshape(-1)
         slot = self.slots["weight"]
-        y_NK = add_increment(slot.lookup(index_N), slot.looked_up(index_N), slot.v_KR)
+        assert slot.basis.v_NR is not None
+        y_NK = add_increment(slot.lookup(index_N), slot.looked_up(index_N), slot.basis.v_NR)
         return y_NK.view(*index.shape, -1)
 
 
@@ -269,12 +384,13 @@ class NormForm(NamedTuple):
     epsilon: float | None
     offset: float = 0.0
 
-    def normed(self, x: Tensor) -> Tensor:
-        """Without weight and bias, in float32."""
+    def normed(self, x: Tensor, weight_K: Tensor | None = None, bias_K: Tensor | None = None) -> Tensor:
+        """In float32. weight_K: with the offset."""
         x, shape = x.to(torch.float32), x.shape[-1:]
         if self.is_centred:
-            return functional.layer_norm(x, shape, eps=self.epsilon or 0.0)
-        return functional.rms_norm(x, shape, eps=self.epsilon)
+            return functional.layer_norm(x, shape, weight_K, bias_K, self.epsilon or 0.0)
+        y = functional.rms_norm(x, shape, weight_K, self.epsilon)
+        return y if bias_K is None else y + bias_K
 
 
 class LiveNorm(LiveModule):
@@ -284,12 +400,13 @@ class LiveNorm(LiveModule):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.repeated(x, features=1)
-        scale_PK = self.slots["weight"].vectors() + self.form.offset
-        y_PNK = self.form.normed(x).view(len(scale_PK), -1, x.shape[-1])
-        if "bias" in self.slots:
-            y_PNK = torch.addcmul(self.slots["bias"].vectors().unsqueeze(1), y_PNK, scale_PK.unsqueeze(1))
-        else:
-            y_PNK = y_PNK * scale_PK.unsqueeze(1)
+        scale_PK, bias_PK = self.slots["weight"].vectors(), self.live_bias()
+        if self.form.offset:
+            scale_PK = scale_PK + self.form.offset
+        if len(scale_PK) == 1:
+            return self.form.normed(x, scale_PK.squeeze(0), None if bias_PK is None else bias_PK.squeeze(0)).to(x.dtype)
+        y_PNK, scale_P1K = self.form.normed(x).view(len(scale_PK), -1, x.shape[-1]), scale_PK.unsqueeze(1)
+        y_PNK = y_PNK * scale_P1K if bias_PK is None else torch.addcmul(bias_PK.unsqueeze(1), y_PNK, scale_P1K)
         return y_PNK.view(x.shape).to(x.dtype)
 
 
@@ -326,6 +443,15 @@ def attach(model: nn.Module) -> tuple[Live, list[LiveSlot]]:
         _make_live(module, kind, live, own)
     model.requires_grad_(False)
     return live, slots
+
+
+def detach(model: nn.Module) -> None:
+    """Gives the modules of a live model their own classes again. The weights stay as they are."""
+    for module in model.modules():
+        if isinstance(module, LiveModule):
+            module.__class__ = module.own_class  # type: ignore[assignment]
+            for name in ("live", "slots", "form", "is_skippable"):
+                module.__dict__.pop(name, None)
 
 
 def quantise_slot(model: nn.Module, slot: LiveSlot, kind: Quantisation, weight_MN: Tensor) -> None:
@@ -368,12 +494,16 @@ def _make_live(module: nn.Module, kind: type[LiveModule], live: Live, slots: dic
     bases: tuple[type, ...] = (kind,) if issubclass(kind, own) else (kind, own)
     if kind is LiveEmbedding and own is not nn.Embedding:
         bases = (own, kind)
-    module.__class__ = type(f"Live{own.__name__}", bases, {"own_name": own.__name__})
+    module.__class__ = type(f"Live{own.__name__}", bases, {"own_class": own})
     assert isinstance(module, LiveModule)
     module.live, module.slots = live, slots
+    if isinstance(module, LiveProduct):
+        slots["weight"].side = module.side
     if isinstance(module, LiveNorm):
         assert form is not None
         module.form = form
+        for slot in slots.values():
+            slot.is_of_norm = True
 
 
 def _live_kind(module: nn.Module) -> type[LiveModule] | None:

@@ -1,8 +1,8 @@
 """Adam (arXiv 1412.6980) on the coefficients of an epoch, the same on every host.
 
-It goes by steps: after step t the state is a pure function of what all origins told of steps 0..t, in whatever order
-that came. So hosts that hold the same have the same state. If something comes late for a step, the later steps are
-computed again (`aggregation`).
+It goes by steps: after step t the state is a pure function of what all origins published of steps 0..t, in whatever
+order that came. So hosts that hold the same have the same state. If something comes late for a step, the later steps
+are computed again (`aggregation`).
 
 The state must be equal bit for bit, because digests are compared. So it is computed in float64, one IEEE 754 operation
 at a time, by numpy functions that work element by element: addition, subtraction, multiplication, division and square
@@ -13,7 +13,7 @@ a sum of integers again, and stands for the epoch in digests, sums and snapshots
 A state begins anew with every epoch, because its coordinates mean something else in another basis. So only A stands for
 a closed epoch.
 
-A step about which nothing was told, or only zeros, is passed over: it leaves no trace in the sums either.
+A step of which nothing was published, or only zeros, is passed over: it leaves no trace in the sums either.
 """
 
 from base64 import b64decode, b64encode
@@ -70,7 +70,7 @@ def begin(increment_F: Integers) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Adam:
-    """Adam with its settings. unit: the value of one told integer in the mean over all clients. length_F:
+    """Adam with its settings. unit: the value of one integer of a sum in the mean over all clients. length_F:
     what its steps are divided by (`Subspace.lengths`)."""
 
     learning_rate: float
@@ -78,7 +78,7 @@ class Adam:
     length_F: Floats
 
     def step(self, state: State, sum_F: Integers, factor: int) -> State:
-        """The state after a step of which this sum was told. factor: of the learning rate, in units of 2^-16."""
+        """The state after a step of which this is the sum. factor: of the learning rate, in units of 2^-16."""
         gradient_F = numpy.multiply(sum_F.astype(numpy.float64), self.unit)
         rate = self.learning_rate * (factor * 2.0**-FACTOR_BITS)
         first_F = numpy.add(numpy.multiply(state.first_F, BETA_1), numpy.multiply(gradient_F, 1 - BETA_1))

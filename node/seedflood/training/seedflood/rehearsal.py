@@ -1,7 +1,7 @@
 """A whole run in one process, without a network: what benchmarks and the study learn from.
 
 In strict windows every replica holds the same updates when it measures, so one replica serves all origins. Each origin
-has rows of its own and measures on them. What all of them told is applied when the last one has measured, or with
+has rows of its own and measures on them. What all of them published is applied when the last one has measured, or with
 `delay = D` that many rounds later. The code is that of a daemon (`Trainer`), so a rehearsal ends with the weights of
 the run whose origins have these ids; but for `ahead`, with which texts are here as old as they may be.
 """
@@ -45,7 +45,7 @@ class Rehearsal:
         """Measures one round of every origin whose turn it is, and applies the round whose delay is over; after the
         last round, all of them."""
         step, count = self.step, self.run.seedflood.local_steps
-        told = [
+        turns = [
             Turn(origin, step, trainer.measure(origin, step, count))
             for origin, trainer in enumerate(self.trainers, 1)
             if self._turns.has(origin, step)
@@ -55,12 +55,12 @@ class Rehearsal:
                 while trainer.write_ahead(origin, step + count - 1):
                     pass
         self._on_the_way.append(
-            [Update(one.origin, at, probe) for one in told for at, probe in enumerate(one.round.probes, step)]
+            [Update(one.origin, at, probe) for one in turns for at, probe in enumerate(one.round.probes, step)]
         )
         self.step += count
         while len(self._on_the_way) > (self.run.seedflood.delay if self.step < self.run.steps else 0):
             self.trainers[0].replica.apply(self._on_the_way.popleft())
-        return told
+        return turns
 
     def evaluate(self) -> Evaluation:
         """The figures over the validation rows, with the weights as they are: rounds that are delayed are not in

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
@@ -35,17 +35,17 @@ from seedflood.training.objectives.objective import Objective
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.bypass import check_reads
 from seedflood.training.seedflood.coefficients import EpochCoefficients
+from seedflood.training.seedflood.compression import compression_of
 from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.estimate import EPSILON, TWO_SIDED, Estimate, Measurement, variant_losses
 from seedflood.training.seedflood.gradient import Gradient, gradient
-from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
+from seedflood.training.seedflood.layers import LiveModel, attach, find_alike, quantise_slot
 from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
-from seedflood.training.seedflood.telling import telling_of
 from seedflood.training.stacks import layers_of
 
 
@@ -89,9 +89,9 @@ class Replica:
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
         if quantize is not None:
             self._quantise(quantize)
-        self.telling = telling_of(settings, self.subspace)
+        self.compression = compression_of(settings, self.subspace)
         self.epoch = 0
-        self._aggregation = make_aggregation(run, self.subspace, self.telling, self.default_rate, folder)
+        self._aggregation = make_aggregation(run, self.subspace, self.compression, self.default_rate, folder)
         self._coefficients = EpochCoefficients(self.subspace, folder)
         self._a_F = torch.zeros(self.subspace.size, dtype=torch.float32, device=base.device)
         self._late_bases: tuple[int, list[SlotBasis]] | None = None
@@ -163,7 +163,38 @@ class Replica:
         moves = self.subspace.moves(self.epoch, torch.tensor([seed], dtype=torch.int64)).to(self.base.device)
         a_PF = by.variants(self._a_F, moves, self.epsilon)
         losses = variant_losses(self.causal, self.live, objective, batch, a_PF)
-        return by.conclude(losses, self.epsilon, self.telling.limit)
+        return by.conclude(losses, self.epsilon, self.compression.limit)
+
+    def measure_by(self, loss_of: Callable[[], float], seed: int, by: Estimate) -> Measurement:
+        """Estimates the step for which the model is lent, by a loss that somebody else computes with it."""
+        device = self.base.device
+        moves = self.subspace.moves(self.epoch, torch.tensor([seed], dtype=torch.int64)).to(device)
+        variants = by.variants(self._a_F, moves, self.epsilon)
+        losses: list[float] = []
+        for number, variant_F in enumerate(variants, 1):
+            # All variants draw the same dropout: else its noise would be taken for a slope.
+            devices = [device] if device.type == "cuda" else []
+            rng = torch.random.fork_rng(devices, enabled=number < len(variants))
+            with rng, self.live.computing(variant_F.unsqueeze(0)):
+                losses.append(loss_of())
+        return by.conclude(losses, self.epsilon, self.compression.limit)
+
+    @torch.no_grad()
+    def lend(self, increments_1F: nn.Parameter) -> None:
+        """From now on, until `take_back`, the model computes with this parameter, which takes the values of the
+        increments: so backward passes leave the gradient in it. Nothing may be applied meanwhile."""
+        increments_1F.copy_(self._a_F)
+        self.live.compute_with(increments_1F)
+
+    def take_back(self) -> None:
+        self.live.a_PF, self.live.computed = self._a_F.unsqueeze(0), {}  # they change: each call computes its own
+
+    def close(self) -> None:
+        """Makes the weights stand for everything that was applied here. Nothing may be applied or measured after
+        this."""
+        self.fold_open_epoch()
+        self._a_F.zero_()
+        self.take_back()
 
     def measure_gradient(
         self,
@@ -247,7 +278,7 @@ class Replica:
         """The weight of slot number `index` with the open epoch folded in: a float32 copy in host memory."""
         slot = self.slots[index]
         master = _copy_master(self._master(slot.slot.name, slot.parameter))
-        return _add_increment(master, slot.basis.to("cpu"), slot.a[0].cpu())
+        return _add_increment(master, slot.basis.to("cpu"), slot.a[0].detach().cpu())
 
     def parts(self, index: int) -> Iterator[tuple[SlotBasis, Tensor]]:
         """What each epoch that counts has changed of slot number `index`: its basis and A, float32 in host memory."""
@@ -328,9 +359,10 @@ class Replica:
 
     def _bind(self) -> None:
         """Gives the slots the basis and the increments of the epoch that is open."""
-        self.live.a_PF = self._a_F.unsqueeze(0)
+        self.take_back()
         for index, (slot, basis) in enumerate(zip(self.slots, self._bases(self.epoch), strict=True)):
             slot.bind(basis, self.subspace.places_of(index))
+        self.live.alike = find_alike(self.slots)
         self._refresh()
 
     def _bases(self, epoch: int) -> list[SlotBasis]:

@@ -58,7 +58,7 @@ Signs = NDArray[numpy.int8]
 
 
 class Reputation(NamedTuple):
-    """Of one host: how many steps it told of, the sum of its agreements, and that of their mean squares over all
+    """Of one host: how many steps it published, the sum of its agreements, and that of their mean squares over all
     hosts. Older steps count less."""
 
     steps: int = 0

@@ -22,7 +22,7 @@ def mark_skippable(model: LiveModel, live: Live) -> None:
     """Sets `is_skippable` of the products of the last layer that only feed their own position."""
     device = live.a_PF.device
     tokens_BT = torch.zeros(1, LENGTH, dtype=torch.int64, device=device)
-    probe = Probe(live.a_PF, 1, LENGTH, torch.tensor([ANSWER], device=device))
+    probe = Probe(1, LENGTH, torch.tensor([ANSWER], device=device))
     for module in (module for layer in layers_of(model.module)[-1:] for module in layer.modules()):
         if not isinstance(module, LiveProduct):
             continue

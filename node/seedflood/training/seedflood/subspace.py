@@ -100,7 +100,7 @@ class Moves(NamedTuple):
 
 
 def in_order(slots: Iterable[Slot]) -> tuple[Slot, ...]:
-    """By kind, and by layer within it: what shares a scale stands together (`telling`). Embeddings of tokens come
+    """By kind, and by layer within it: what shares a scale stands together (`compression`). Embeddings of tokens come
     last."""
 
     def place(slot: Slot) -> tuple[bool, str, list[int], str]:

@@ -16,7 +16,7 @@ import torch
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Told, Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, UpdateValue
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.seedflood.statement import Rows
@@ -25,12 +25,12 @@ from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel, try_export
 from seedflood.training.objectives.reward import Reward
+from seedflood.training.seedflood.compression import compress
 from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
 from seedflood.training.seedflood.schedule import ONE, factor_of
-from seedflood.training.seedflood.telling import tell
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
 
@@ -44,7 +44,7 @@ class Round:
     """
 
     step: int
-    probes: tuple[Told, ...]
+    probes: tuple[UpdateValue, ...]
     loss: float
     seconds: float
     is_finite: bool
@@ -63,7 +63,7 @@ class Trainer:
         self.run = run
         self.node = node
         check_quantisation(node.quantisation)
-        base = load_base(run, node)
+        base = self._load_base()
         self.task = load_rows(run, node, base)
         shard = self.task.shard
         self.rows = Rows(shard.index, shard.count, self.task.digest())
@@ -79,10 +79,18 @@ class Trainer:
         """How many parameters there are, and how many bytes they take."""
         self.replica = make_replica(run, base, node)
         self._rate, self._factor = self.replica.learning_rate, factor_of(run)
-        self.telling = self.replica.telling
+        self.compression = self.replica.compression
         """The form of what is told of a step; whoever receives updates checks it."""
         self._early: dict[int, Texts] = {}
         """By the steps for which they were written."""
+
+    def stop(self) -> None:
+        """Nobody wants what is computed any more. Called by another thread."""
+        if (replica := getattr(self, "replica", None)) is not None:  # it may be made again just now
+            replica.causal.is_stopped = True
+
+    def _load_base(self) -> BaseModel:
+        return load_base(self.run, self.node)
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
@@ -109,7 +117,7 @@ class Trainer:
         early_seconds = self._early[step].seconds if step in self._early else 0.0
         return Round(
             step,
-            tuple(result.told for result in measured),
+            tuple(result.value for result in measured),
             sum(result.loss for result in measured) / count,
             time.perf_counter() - begun + early_seconds,
             all(result.is_finite for result in measured),
@@ -155,7 +163,7 @@ class Trainer:
         epoch = self.replica.epoch
         self._early.clear()
         del self.replica  # before the new one is loaded: there may not be memory for two
-        base = load_base(self.run, self.node)
+        base = self._load_base()
         if base.digest != self.base_digest:
             raise ModelError(
                 "The base model here has changed since the node started: put back the files it was started with."
@@ -177,14 +185,14 @@ class Trainer:
             if own:
                 self.replica.preview(own)
             measured.append(self._measure_one(origin, one))
-            own.append(Update(origin, one, measured[-1].told))
+            own.append(Update(origin, one, measured[-1].value))
         if count > 1:
             self.replica.preview(())
         return measured
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
         objective, batch = self.task.objective, self.task.batch(origin, step)
-        if isinstance(self.telling, Pairs):
+        if isinstance(self.compression, Pairs):
             seed, by = probe_seed(self.run.seed, origin, step), ESTIMATES[self.run.seedflood.estimate]
             return self.replica.measure(step, seed, objective, batch, by)
         slopes_of = partial(
@@ -198,7 +206,7 @@ class Trainer:
             slopes = measure_rewarded(self.replica, objective, batch, (origin, step), slopes_of, early)
         else:
             slopes = slopes_of(batch)
-        return tell(self.telling, slopes)
+        return compress(self.compression, slopes)
 
     def complete(self) -> None:
         """Nothing more is measured: makes the weights stand for everything that was applied."""

@@ -1,4 +1,4 @@
-"""The gate of a closed run: who passes it, and when a roster counts."""
+"""The access of a closed run: who passes it, and when a roster counts."""
 
 import hashlib
 from dataclasses import replace
@@ -8,7 +8,7 @@ from origins import A, B, C, D, E, pretend_signature, verify
 
 from seedflood.errors import PeerError
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.swarm.gate import Gate, stand_in
+from seedflood.protocol.swarm.access import AccessList, stand_in
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.roster import Entry, Roster
 
@@ -23,12 +23,12 @@ def entry(origin, *roles, **times):
     return Entry(origin.name, origin.public_key, roles or ("train",), **times)
 
 
-def gate(*entries, clock=lambda: 0.0):
-    return Gate(verify, OPERATOR, NAME, signed(1, *entries), clock)
+def access(*entries, clock=lambda: 0.0):
+    return AccessList(verify, OPERATOR, NAME, signed(1, *entries), clock)
 
 
 def test_everyone_passes_the_gate_of_an_open_run():
-    one = Gate(verify)
+    one = AccessList(verify)
     assert not one.is_closed
     assert one.may_link(A.public_key)
     assert one.objection(A.member()) is None
@@ -38,7 +38,7 @@ def test_everyone_passes_the_gate_of_an_open_run():
 
 
 def test_nobody_passes_the_gate_of_a_closed_run_without_a_roster():
-    one = Gate(verify, OPERATOR, NAME)
+    one = AccessList(verify, OPERATOR, NAME)
     assert not one.may_link(A.public_key)
     assert one.objection(A.member()) == one.objection_to(A.id) == "stranger"
     assert one.is_news(signed(1))
@@ -46,7 +46,7 @@ def test_nobody_passes_the_gate_of_a_closed_run_without_a_roster():
 
 def test_roles_and_times_decide_who_links_and_who_trains():
     now = [100.0]
-    one = gate(
+    one = access(
         entry(A),
         entry(B, "relay"),
         Entry("cyd", C.public_key, ()),
@@ -71,7 +71,7 @@ def test_roles_and_times_decide_who_links_and_who_trains():
 
 def test_a_roster_of_an_old_serial_is_not_even_verified():
     asked = []
-    one = Gate(lambda *about: asked.append(about) or verify(*about), OPERATOR, NAME, signed(5, entry(A)))
+    one = AccessList(lambda *about: asked.append(about) or verify(*about), OPERATOR, NAME, signed(5, entry(A)))
     assert not one.is_news(signed(4, entry(A), entry(B)))
     assert not one.is_news(signed(5, entry(A)))
     assert asked == []
@@ -89,7 +89,7 @@ def test_a_roster_of_an_old_serial_is_not_even_verified():
     ],
 )
 def test_a_roster_that_the_operator_has_not_signed_for_this_run_is_refused(roster):
-    one = gate(entry(A))
+    one = access(entry(A))
     with pytest.raises(PeerError) as caught:
         one.is_news(roster)
     assert caught.value.reason == "roster"
@@ -100,7 +100,7 @@ def test_two_rosters_with_one_serial_are_noticed_and_one_of_them_counts_everywhe
     one, other = signed(2, entry(A)), signed(2, entry(A), entry(B))
     chosen = []
     for first, second in ((one, other), (other, one)):
-        asked = gate(entry(A))
+        asked = access(entry(A))
         asked.adopt(first)
         if asked.is_news(second):
             asked.adopt(second)
@@ -121,7 +121,7 @@ def test_nothing_counts_that_a_silenced_host_has_stated_and_nobody_is_told_of_it
     assert not membership.is_expected(C.id, 3)
     assert membership.present() == {A.id, B.id}
     assert membership.diameter() == 1
-    assert set(membership.told()) == set(without.told())
+    assert set(membership.to_send()) == set(without.to_send())
     assert membership.digest() == without.digest()
     assert membership.taking_part == 3  # windows do not wait for another one in its place
     assert not membership.believe(C.member(version=9))
@@ -155,7 +155,7 @@ def test_hosts_that_were_removed_before_they_came_are_not_awaited():
     membership = Membership([A.member(), B.member()])
     membership.silence(stand_ins(C, D), lambda _: False, {D.id})
     assert membership.taking_part == 3
-    assert len(membership.told()) == 2
+    assert len(membership.to_send()) == 2
     assert membership.believe(E.member())
     assert membership.taking_part == 4, "it does not take the place of the one that was removed"
 
@@ -171,7 +171,7 @@ DECADES = 43 * 365 * 86_400.0
 
 def test_our_own_entry_stays_valid_whatever_our_clock_reads():
     now = [100.0]
-    one = Gate(
+    one = AccessList(
         verify,
         OPERATOR,
         NAME,
@@ -190,7 +190,7 @@ def test_our_own_entry_stays_valid_whatever_our_clock_reads():
 def test_a_clock_that_reads_too_late_for_us_ends_no_other_entry_that_lasts_as_long_as_ours():
     now = [100.0]
     entries = entry(A, not_after=199), entry(B, not_after=199), entry(C, not_after=99)
-    one = Gate(verify, OPERATOR, NAME, signed(1, *entries), lambda: now[0], ours=A.public_key)
+    one = AccessList(verify, OPERATOR, NAME, signed(1, *entries), lambda: now[0], ours=A.public_key)
     now[0] = DECADES
     assert not one.refresh()
     assert (one.trainers, one.former) == ({A.id, B.id}, {C.id})
@@ -198,7 +198,9 @@ def test_a_clock_that_reads_too_late_for_us_ends_no_other_entry_that_lasts_as_lo
 
 def test_a_host_by_whose_clock_nobody_else_may_take_part_waits_as_well():
     now = [100.0]
-    one = Gate(verify, OPERATOR, NAME, signed(1, entry(A), entry(B, not_after=199)), lambda: now[0], ours=A.public_key)
+    one = AccessList(
+        verify, OPERATOR, NAME, signed(1, entry(A), entry(B, not_after=199)), lambda: now[0], ours=A.public_key
+    )
     assert not one.is_untimely
     now[0] = DECADES
     one.refresh()
@@ -206,26 +208,28 @@ def test_a_host_by_whose_clock_nobody_else_may_take_part_waits_as_well():
     now[0] = 100.0
     one.refresh()
     assert not one.is_untimely
-    alone = Gate(verify, OPERATOR, NAME, signed(1, entry(A), Entry("bob", B.public_key, ())), ours=A.public_key)
+    alone = AccessList(verify, OPERATOR, NAME, signed(1, entry(A), Entry("bob", B.public_key, ())), ours=A.public_key)
     assert not alone.is_untimely  # the operator has removed the others, and no clock
 
 
 def test_a_newer_roster_that_gives_us_more_time_ends_the_wait():
-    one = Gate(verify, OPERATOR, NAME, signed(1, entry(A, not_after=9), entry(B)), lambda: 100.0, ours=A.public_key)
+    one = AccessList(
+        verify, OPERATOR, NAME, signed(1, entry(A, not_after=9), entry(B)), lambda: 100.0, ours=A.public_key
+    )
     assert one.is_untimely
     one.adopt(signed(2, entry(A, not_after=999), entry(B)))
     assert not one.is_untimely
 
 
 def test_whom_the_operator_has_removed_no_clock_keeps():
-    one = Gate(verify, OPERATOR, NAME, signed(1, Entry("ada", A.public_key, ()), entry(B)), ours=A.public_key)
+    one = AccessList(verify, OPERATOR, NAME, signed(1, Entry("ada", A.public_key, ()), entry(B)), ours=A.public_key)
     assert not one.may_link(A.public_key)
     assert not one.is_untimely
 
 
 def test_others_are_judged_by_the_time_that_has_settled():
     now = [DECADES]
-    one = Gate(
+    one = AccessList(
         verify,
         OPERATOR,
         NAME,

@@ -14,7 +14,7 @@ MUTED_SECONDS_MIN, MUTED_SECONDS_MAX = 60.0, 3600.0
 """How long the word of a neighbour counts for nothing after its false alarm, in seconds."""
 
 
-class Jury:
+class Credibility:
     """Whose word counts, and what most of them say."""
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class Jury:
         return now >= self._muted.get(origin, (now, 0.0))[0]
 
     def accusers(
-        self, verdicts: Mapping[OriginId, bool], now: float, *, jurors: Collection[OriginId]
+        self, verdicts: Mapping[OriginId, bool], now: float, *, witnesses: Collection[OriginId]
     ) -> list[OriginId]:
-        """The neighbours that differ from us, if they are most of the jurors whose word counts; else none. verdicts: is
-        their digest of one and the same frontier equal to ours? Of jurors that have not said it there is none."""
-        counted = [peer for peer in jurors if self.counts(peer, now)]
+        """The neighbours that differ from us, if they are most of the witnesses whose word counts; else none. verdicts:
+        is their digest of one and the same frontier equal to ours? Of witnesses that have not said it there is none."""
+        counted = [peer for peer in witnesses if self.counts(peer, now)]
         unequal = [peer for peer in counted if verdicts.get(peer) is False]
         return unequal if 2 * len(unequal) > len(counted) else []
 

@@ -1,4 +1,5 @@
-"""Inquiry: two neighbours hold the same steps and come to other sums. Which origin contradicts itself (equivocates)?
+"""The search for equivocation: two neighbours hold the same steps and come to other sums. Which origin has signed two
+different bundles of one step?
 
 Two hosts may hold different bundles of one step. When replica digests differ at equal frontiers, neighbours tell each
 other what they hold by blocks (`contents`), pull the blocks that differ, and compare what comes with their journals.
@@ -23,14 +24,14 @@ from seedflood.protocol.swarm.outputs import Outbox
 BLOCKS_ASKED_MAX = 16
 """The most blocks that are pulled at once: some 100 KB."""
 
-INQUIRY_SECONDS_MIN, INQUIRY_SECONDS_MAX = 4.0, 600.0
-"""Between two inquiries with a neighbour; twice as long each time that nothing was found, for it may lie about its
+SEARCH_SECONDS_MIN, SEARCH_SECONDS_MAX = 4.0, 600.0
+"""Between two searches with a neighbour; twice as long each time that nothing was found, for it may lie about its
 digests."""
 
 
 @dataclass(eq=False, repr=False)
-class Inquiry:
-    """Finds contradictions."""
+class EquivocationSearch:
+    """Compares blocks with neighbours whose replica differs, until a proof is found."""
 
     _rules: Rules
     _holdings: Holdings
@@ -43,20 +44,20 @@ class Inquiry:
     _asked: dict[OriginId, list[Block]] = field(default_factory=dict)
     """By neighbour: the blocks that are pulled from it to be compared."""
     _pauses: dict[OriginId, tuple[float, float, float]] = field(default_factory=dict)
-    """By neighbour: when it may be told next, when asked next, and the pause after that."""
+    """By neighbour: when it may be sent something next, when asked next, and the pause after that."""
 
     def __post_init__(self) -> None:
         self._contents = self._holdings.contents
         self._frontier = self._holdings.frontier
 
     def differ(self, peer: OriginId, now: float) -> None:
-        """A neighbour with the same frontier has other coefficients: tells it who has ended, and our blocks, so that it
+        """A neighbour with the same frontier has other coefficients: sends it who has ended, and our blocks, so that it
         finds those that differ."""
-        tell_at, ask_at, pause = self._pauses.get(peer, (now, now, INQUIRY_SECONDS_MIN))
+        tell_at, ask_at, pause = self._pauses.get(peer, (now, now, SEARCH_SECONDS_MIN))
         if now >= tell_at:
             self._pauses[peer] = (now + pause, ask_at, pause)
-            self._ends.tell(peer)
-            self._outbox.send(peer, self._contents.told())
+            self._ends.send_proofs(peer)
+            self._outbox.send(peer, self._contents.digests())
 
     def pulled(self, peer: OriginId) -> None:
         """The answer to our pull has ended, or broken off."""
@@ -66,24 +67,24 @@ class Inquiry:
         self._asked.pop(peer, None)
         self._uneven.pop(peer, None)
 
-    def receive(self, peer: OriginId, told: BlockDigests, now: float) -> None:
+    def receive(self, peer: OriginId, theirs: BlockDigests, now: float) -> None:
         """Pulls the blocks that differ, as if we lacked them."""
-        tell_at, ask_at, pause = self._pauses.get(peer, (now, now, INQUIRY_SECONDS_MIN))
+        tell_at, ask_at, pause = self._pauses.get(peer, (now, now, SEARCH_SECONDS_MIN))
         if now < ask_at or self._donors.is_pulling(peer):
             return
         contents = self._contents
-        summed = contents.summed(told, lambda block: self._frontier.holds(*contents.steps(block)))
-        lasting = self._lasting(peer, contents.uneven(told))
-        blocks = [*contents.differing(told), *lasting, *summed][:BLOCKS_ASKED_MAX]
+        summed = contents.summed(theirs, lambda block: self._frontier.holds(*contents.steps(block)))
+        lasting = self._lasting(peer, contents.uneven(theirs))
+        blocks = [*contents.differing(theirs), *lasting, *summed][:BLOCKS_ASKED_MAX]
         if not blocks:
             return
-        self._pauses[peer] = (tell_at, now + pause, min(2 * pause, INQUIRY_SECONDS_MAX))
+        self._pauses[peer] = (tell_at, now + pause, min(2 * pause, SEARCH_SECONDS_MAX))
         self._donors.ask(peer)
         self._asked[peer] = blocks
         spans = [contents.steps(block) for block in blocks]
         outputs = self._outbox.outputs
         outputs.pull.append((peer, without(self._frontier.held(), spans)))
-        self._outbox.send(peer, self._contents.told())
+        self._outbox.send(peer, self._contents.digests())
 
     def is_asked_for(self, peer: OriginId, epoch: int) -> bool:
         """Do we pull blocks of this epoch from the neighbour that are held here already?"""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, LOSS_UNIT_BITS, Told
-from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Pairs, Telling, encode_loss
+from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, LOSS_UNIT_BITS, UpdateValue
+from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Compression, Pairs, encode_loss
 from seedflood.protocol.seedflood.rules import Rules
 
 Tell = Literal["pairs", "coefficients", "rewards"]
@@ -29,7 +29,7 @@ class Rewards(Coefficients):
     where no group of them has a difference."""
 
 
-def make_telling(tell: Tell, rng: random.Random) -> Telling:
+def make_compression(tell: Tell, rng: random.Random) -> Compression:
     """A form of updates of this kind, small enough for many hosts."""
     match tell:
         case "pairs":
@@ -39,46 +39,46 @@ def make_telling(tell: Tell, rng: random.Random) -> Telling:
             return Rewards(groups) if tell == "rewards" else Coefficients(groups)
 
 
-def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[Told, ...]:
+def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[UpdateValue, ...]:
     """What an origin might measure in the round that begins at this step."""
-    return tuple(_draw_told(rules, origin, one, rng) for one in range(step, step + rules.local_steps))
+    return tuple(_draw_value(rules, origin, one, rng) for one in range(step, step + rules.local_steps))
 
 
-def _draw_told(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> Told:
-    match rules.telling:
-        case Rewards() as telling:
+def _draw_value(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> UpdateValue:
+    match rules.compression:
+        case Rewards() as compression:
             chance = 0.8 if step % WAVE_STEPS < GOOD_STEPS else 0.2
             sizes = [1 if rng.random() < DIFFERING else GROUP for _ in range(PROMPTS)]
             right = [size * sum(rng.random() < chance for _ in range(GROUP // size)) for size in sizes]
-            most = telling.exponent_max if any(0 < one < GROUP for one in right) else 0
+            most = compression.exponent_max if any(0 < one < GROUP for one in right) else 0
             loss = round((1 - sum(right) / (PROMPTS * GROUP)) * 2**LOSS_UNIT_BITS)
-            return _draw_gradient(telling, most, rng, loss)
-        case Coefficients() as telling:
-            return _draw_gradient(telling, telling.exponent_max, rng)
+            return _draw_gradient(compression, most, rng, loss)
+        case Coefficients() as compression:
+            return _draw_gradient(compression, compression.exponent_max, rng)
         case Pairs(limit):
             most = min(limit, SCALAR_SEEN_MAX)
             return rng.randint(0, LOSS_MAX), rng.randint(-most, most)
 
 
-def _draw_gradient(telling: Coefficients, most: int, rng: random.Random, loss: int = 0) -> bytes:
+def _draw_gradient(compression: Coefficients, most: int, rng: random.Random, loss: int = 0) -> bytes:
     """most: the largest exponent."""
-    exponents = [rng.randint(0, most) for _ in range(telling.exponents)]
-    signs, sparse = [rng.random() < 0.5 for _ in range(sum(telling.groups))], telling.sparse
-    told = sorted(rng.sample(range(sparse.rows), sparse.told))
+    exponents = [rng.randint(0, most) for _ in range(compression.exponents)]
+    signs, sparse = [rng.random() < 0.5 for _ in range(sum(compression.groups))], compression.sparse
+    told = sorted(rng.sample(range(sparse.rows), sparse.kept))
     rows = {row: [rng.random() < 0.5 for _ in range(sparse.columns)] for row in told}
-    return encode_coefficients(telling, exponents, signs, loss, rows)
+    return encode_coefficients(compression, exponents, signs, loss, rows)
 
 
-def decode_coefficients(telling: Coefficients, payload: bytes) -> list[int]:
+def decode_coefficients(compression: Coefficients, payload: bytes) -> list[int]:
     """All F integers of an admitted payload, by the simplest code. `training/seedflood/telling` must give the same."""
-    exponents = [e for e, count in zip(payload, telling.groups, strict=False) for _ in range(count)]
-    bits = _bits(payload[telling.exponents : telling.rows_at])
+    exponents = [e for e, count in zip(payload, compression.groups, strict=False) for _ in range(count)]
+    bits = _bits(payload[compression.exponents : compression.rows_at])
     dense = [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
-    sparse, told = telling.sparse, {}
-    for at in range(telling.rows_at, telling.size - LOSS_BYTES, sparse.row_bytes):
+    sparse, told = compression.sparse, {}
+    for at in range(compression.rows_at, compression.size - LOSS_BYTES, sparse.row_bytes):
         row = payload[at] + 256 * payload[at + 1]
         signs = _bits(payload[at + 2 : at + sparse.row_bytes])[: sparse.columns]
-        told[row] = [(2 * bit - 1) * (1 << payload[telling.exponents - 1] >> 1) for bit in signs]
+        told[row] = [(2 * bit - 1) * (1 << payload[compression.exponents - 1] >> 1) for bit in signs]
     return dense + [one for row in range(sparse.rows) for one in told.get(row, [0] * sparse.columns)]
 
 
@@ -87,7 +87,7 @@ def _bits(data: bytes) -> list[int]:
 
 
 def encode_coefficients(
-    telling: Coefficients,
+    compression: Coefficients,
     exponents: Sequence[int],
     signs: Sequence[bool],
     loss: int = 0,
@@ -95,9 +95,11 @@ def encode_coefficients(
 ) -> bytes:
     """The payload of exponents, and of what is positive of the values of all groups and of some rows of a sparse slot.
     loss: in units of 2^-11."""
-    assert (len(exponents), len(signs)) == (telling.exponents, sum(telling.groups))
+    assert (len(exponents), len(signs)) == (compression.exponents, sum(compression.groups))
     told = [row.to_bytes(2, "little") + _packed(signs) for row, signs in (rows or {}).items()]
-    none = [NO_ROW.to_bytes(2, "little") + bytes(telling.sparse.row_bytes - 2)] * (telling.sparse.told - len(told))
+    none = [NO_ROW.to_bytes(2, "little") + bytes(compression.sparse.row_bytes - 2)] * (
+        compression.sparse.kept - len(told)
+    )
     return bytes(exponents) + _packed(signs) + b"".join(told + none) + encode_loss(loss)
 
 

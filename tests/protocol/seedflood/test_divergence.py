@@ -6,27 +6,29 @@ from hypothesis import strategies as st
 from origins import A, B, C, D, replica
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.seedflood.messages import ReplicaDigest
-from seedflood.protocol.seedflood.outputs import Outputs, Rebuild, TakeDigest
-from seedflood.protocol.seedflood.watch import (
+from seedflood.protocol.seedflood.divergence import (
     MEND_SECONDS_MAX,
     REBUILD_SECONDS_MAX,
     REBUILD_SECONDS_MIN,
     REMEMBERED,
     REPEATED_MAX,
-    DigestWatch,
-    HearsayWatch,
+    DivergenceDetector,
+    HearsayDetector,
 )
+from seedflood.protocol.seedflood.messages import ReplicaDigest
+from seedflood.protocol.seedflood.outputs import Outputs, Rebuild, TakeDigest
 from seedflood.protocol.swarm.outputs import Outbox
 
 
 class Watched:
-    """A digest watch, and what it wants done."""
+    """A digest detector, and what it wants done."""
 
     def __init__(self):
         self.applied, self.neighbours, self.outbox = Frontier(), [], Outbox(Outputs)
         self.relays = set()
-        self.watch = DigestWatch(self.applied, self.neighbours, self.outbox, lambda origin: origin not in self.relays)
+        self.divergence = DivergenceDetector(
+            self.applied, self.neighbours, self.outbox, lambda origin: origin not in self.relays
+        )
 
     def apply(self, held):
         """From now on exactly this is applied."""
@@ -34,41 +36,41 @@ class Watched:
 
     def take(self, *held):
         self.apply(held)
-        self.watch.take()
+        self.divergence.take()
         return self.outbox.take().orders
 
     def taken(self, *held, digest="same", neighbours=()):
         """Our digest is there: what does it tell of whom?"""
         self.neighbours[:] = [peer.id for peer in neighbours]
-        return self.watch.taken(replica(*held, digest=digest))
+        return self.divergence.taken(replica(*held, digest=digest))
 
     def know(self, *held, digest="same"):
         self.take(*held)
-        return self.watch.taken(replica(*held, digest=digest))
+        return self.divergence.taken(replica(*held, digest=digest))
 
     def heard(self, peer, *held, digest="same"):
-        return self.watch.heard(peer.id, replica(*held, digest=digest))
+        return self.divergence.received(peer.id, replica(*held, digest=digest))
 
     def compared(self, peer, is_equal, now=0.0):
         """Is it news that one is equal, where we are now?"""
-        if self.watch.latest is None:
+        if self.divergence.latest is None:
             self.know(A.held(1))
         if peer.id not in self.neighbours:
             self.neighbours.append(peer.id)
-        ours = self.watch.latest or replica(A.held(1))
+        ours = self.divergence.latest or replica(A.held(1))
         said = ours if is_equal else ReplicaDigest(ours.frontier_digest, b"other".ljust(32))
-        self.watch.heard(peer.id, said)
-        return self.watch.compared(peer.id, ours.frontier_digest, now)
+        self.divergence.received(peer.id, said)
+        return self.divergence.compared(peer.id, ours.frontier_digest, now)
 
     def said(self, peer, *held, digest="same", now=0.0):
         """A neighbour says this of a frontier that we know: is it news that it is equal?"""
         self.heard(peer, *held, digest=digest)
-        return self.watch.compared(peer.id, Frontier(held).digest(), now)
+        return self.divergence.compared(peer.id, Frontier(held).digest(), now)
 
     def review(self, periods=2):
         """So many comparison periods end. What does the log say?"""
         for _ in range(periods):
-            self.watch.review(0.0)
+            self.divergence.review(0.0)
         return [event.name for event in self.outbox.take().events]
 
     def agree(self, peer=B, now=0.0):
@@ -81,13 +83,13 @@ class Watched:
 
     def rebuild(self, now, *held):
         self.apply(held)
-        is_ordered = self.watch.rebuild(now)
+        is_ordered = self.divergence.rebuild(now)
         orders = self.outbox.take().orders
         assert is_ordered == any(isinstance(order, Rebuild) for order in orders)
         return orders
 
     def rebuilt(self, is_changed, now=0.0):
-        self.watch.rebuilt(is_changed, now)
+        self.divergence.rebuilt(is_changed, now)
         return [(event.name, event.level) for event in self.outbox.take().events]
 
 
@@ -113,12 +115,12 @@ def test_a_digest_is_told_to_all_neighbours():
 
 def test_the_last_digest_is_told_to_who_links_and_to_who_pulls():
     watched = Watched()
-    assert (watched.watch.latest, watched.watch.standing) == (None, None)
+    assert (watched.divergence.latest, watched.divergence.standing) == (None, None)
     watched.know(A.held(1))
     watched.know(A.held(2), digest="newer")
-    assert watched.watch.latest == replica(A.held(2), digest="newer")
-    assert watched.watch.standing.frontier == (A.held(2),)
-    assert watched.watch.standing.replica_digest == watched.watch.latest.replica_digest
+    assert watched.divergence.latest == replica(A.held(2), digest="newer")
+    assert watched.divergence.standing.frontier == (A.held(2),)
+    assert watched.divergence.standing.replica_digest == watched.divergence.latest.replica_digest
 
 
 # Comparing
@@ -155,13 +157,13 @@ def test_it_is_known_at_which_frontier_a_neighbour_was_equal_last():
     first, second = replica(A.held(1)).frontier_digest, replica(A.held(2)).frontier_digest
     watched.know(A.held(1))
     watched.heard(B, A.held(1))
-    assert watched.watch.is_equal_at(B.id, first)
+    assert watched.divergence.is_equal_at(B.id, first)
     watched.know(A.held(2))
     watched.heard(B, A.held(2), digest="other")
-    assert not watched.watch.is_equal_at(B.id, second)
+    assert not watched.divergence.is_equal_at(B.id, second)
     watched.heard(B, A.held(2))
-    assert watched.watch.is_equal_at(B.id, second)
-    assert not watched.watch.is_equal_at(C.id, second)
+    assert watched.divergence.is_equal_at(B.id, second)
+    assert not watched.divergence.is_equal_at(C.id, second)
 
 
 def test_what_a_neighbour_said_is_forgotten_with_its_link():
@@ -169,9 +171,9 @@ def test_what_a_neighbour_said_is_forgotten_with_its_link():
     watched.know(A.held(1))
     watched.heard(B, A.held(1))
     watched.heard(B, A.held(2))
-    watched.watch.forget(B.id)
+    watched.divergence.forget(B.id)
     assert watched.know(A.held(2)) == []
-    assert not watched.watch.is_equal_at(B.id, replica(A.held(1)).frontier_digest)
+    assert not watched.divergence.is_equal_at(B.id, replica(A.held(1)).frontier_digest)
 
 
 def test_nodes_that_are_many_rounds_apart_still_compare_and_memory_is_bounded():
@@ -208,9 +210,9 @@ def test_agreement_is_news_once_and_ends_a_doubt():
     assert watched.agree()
     assert not watched.agree()
     watched.doubt()
-    assert not watched.watch.is_agreed
+    assert not watched.divergence.is_agreed
     assert watched.agree()
-    assert not watched.watch.is_doubted
+    assert not watched.divergence.is_doubted
 
 
 def test_a_doubt_is_told_once_until_it_is_settled():
@@ -235,8 +237,8 @@ def test_a_replica_in_doubt_is_rebuilt_and_its_digest_taken_again():
     watched.doubt()
     key = replica(A.held(1)).frontier_digest
     assert watched.rebuild(0.0, A.held(1)) == [Rebuild((A.held(1),)), TakeDigest(key)]
-    assert watched.watch.is_rebuilding
-    assert watched.watch.latest is None
+    assert watched.divergence.is_rebuilding
+    assert watched.divergence.latest is None
 
 
 def test_a_digest_that_was_ordered_before_the_rebuild_does_not_count():
@@ -246,7 +248,7 @@ def test_a_digest_that_was_ordered_before_the_rebuild_does_not_count():
     watched.rebuild(0.0, A.held(2))
     assert watched.taken(A.held(1), neighbours=[B]) == []
     assert watched.outbox.take().send == []
-    assert watched.watch.latest is None
+    assert watched.divergence.latest is None
 
 
 def test_a_digest_of_the_same_frontier_that_was_taken_before_the_rebuild_does_not_count():
@@ -255,10 +257,10 @@ def test_a_digest_of_the_same_frontier_that_was_taken_before_the_rebuild_does_no
     watched.doubt()
     watched.rebuild(0.0, A.held(1))
     assert watched.taken(A.held(1), neighbours=[B]) == []
-    assert watched.watch.latest is None
+    assert watched.divergence.latest is None
     watched.rebuilt(True)
     watched.taken(A.held(1), neighbours=[B])
-    assert watched.watch.latest is not None
+    assert watched.divergence.latest is not None
 
 
 def test_nothing_is_agreed_while_a_rebuild_is_under_way():
@@ -276,7 +278,7 @@ def test_a_rebuild_tells_whether_the_replica_had_been_wrong(is_changed, level):
     watched.doubt()
     watched.rebuild(0.0)
     assert watched.rebuilt(is_changed) == [("replica rebuilt", level)]
-    assert not watched.watch.is_rebuilding
+    assert not watched.divergence.is_rebuilding
 
 
 def test_both_of_two_that_differed_agree_once_the_wrong_one_has_rebuilt():
@@ -298,8 +300,8 @@ def test_a_rebuild_settles_the_doubt_if_it_changed_nothing(has_changed):
     watched.doubt()
     watched.rebuild(0.0)
     watched.rebuilt(has_changed)
-    assert watched.watch.is_doubted == has_changed
-    assert watched.watch.is_agreed != has_changed
+    assert watched.divergence.is_doubted == has_changed
+    assert watched.divergence.is_agreed != has_changed
 
 
 def test_one_liar_among_the_neighbours_is_not_believed():
@@ -308,7 +310,7 @@ def test_one_liar_among_the_neighbours_is_not_believed():
     assert watched.doubt(B) == []
     assert watched.review() == []
     assert watched.rebuild(0.0) == []
-    assert watched.watch.is_agreed
+    assert watched.divergence.is_agreed
 
 
 def test_most_of_the_neighbours_are_believed_whatever_one_says():
@@ -317,7 +319,7 @@ def test_most_of_the_neighbours_are_believed_whatever_one_says():
     assert watched.doubt(B) == []
     assert watched.doubt(C) == [("replicas differ", "error")]
     assert not watched.agree(A)
-    assert watched.watch.is_doubted
+    assert watched.divergence.is_doubted
 
 
 # Which words compare
@@ -337,7 +339,7 @@ def test_that_neighbours_were_equal_once_says_nothing_of_a_bit_that_has_flipped_
         watched.said(peer, A.held(1))
     watched.know(A.held(2), digest="flipped")
     watched.said(B, A.held(2))
-    assert not watched.watch.is_doubted  # the others may still speak of this frontier
+    assert not watched.divergence.is_doubted  # the others may still speak of this frontier
     assert watched.review() == ["replicas differ"]
     assert watched.rebuild(0.0, A.held(2))
 
@@ -347,7 +349,7 @@ def test_most_neighbours_are_enough_at_once_and_nobody_else_is_waited_for():
     watched.know(A.held(2), digest="flipped")
     watched.said(B, A.held(2))
     watched.said(C, A.held(2))
-    assert watched.watch.is_doubted
+    assert watched.divergence.is_doubted
 
 
 def test_who_is_the_first_to_speak_of_a_frontier_is_believed_if_nobody_else_speaks_for_a_whole_period():
@@ -375,7 +377,7 @@ def test_an_equal_word_on_an_earlier_frontier_ends_no_doubt():
     watched.said(B, A.held(2))
     watched.said(C, A.held(2))
     assert not watched.said(D, A.held(1))
-    assert watched.watch.is_doubted
+    assert watched.divergence.is_doubted
 
 
 def test_one_neighbour_that_repeats_our_digest_ends_no_doubt():
@@ -385,7 +387,7 @@ def test_one_neighbour_that_repeats_our_digest_ends_no_doubt():
     watched.said(C, A.held(2))
     watched.know(A.held(3), digest="flipped")
     assert not watched.said(D, A.held(3), digest="flipped")
-    assert watched.watch.is_doubted
+    assert watched.divergence.is_doubted
     assert watched.rebuild(0.0, A.held(3))
 
 
@@ -394,21 +396,21 @@ def test_what_a_relay_repeats_counts_for_nothing_beside_a_replica():
     watched = linked(B, C, relays=[C])
     watched.know(A.held(2), digest="flipped")
     assert not watched.said(C, A.held(2), digest="flipped")
-    assert not watched.watch.is_agreed
+    assert not watched.divergence.is_agreed
     watched.said(B, A.held(2))
-    assert watched.watch.is_doubted
+    assert watched.divergence.is_doubted
 
 
 def test_a_host_behind_relays_alone_goes_by_what_they_repeat():
     watched = linked(C, relays=[C])
     watched.know(A.held(2), digest="flipped")
     watched.said(C, A.held(2))
-    assert watched.watch.is_doubted
+    assert watched.divergence.is_doubted
     watched.rebuild(0.0, A.held(2))
     watched.rebuilt(True)
     watched.know(A.held(2))
     assert watched.said(C, A.held(2))
-    assert not watched.watch.is_doubted
+    assert not watched.divergence.is_doubted
 
 
 def test_what_a_relay_repeats_ends_no_doubt_before_a_rebuild():
@@ -417,17 +419,17 @@ def test_what_a_relay_repeats_ends_no_doubt_before_a_rebuild():
     watched.know(A.held(2), digest="flipped")
     watched.said(C, A.held(2))
     watched.said(C, A.held(2), digest="flipped")
-    assert watched.watch.is_doubted
+    assert watched.divergence.is_doubted
 
 
 def test_a_neighbour_that_differed_is_looked_into_until_it_is_equal_at_a_later_frontier():
     watched = linked(B, C)
     watched.know(A.held(1))
     watched.said(B, A.held(1), digest="other")
-    assert watched.watch.unequal() == [B.id]
+    assert watched.divergence.unequal() == [B.id]
     watched.know(A.held(2))
     watched.said(B, A.held(2))
-    assert watched.watch.unequal() == []
+    assert watched.divergence.unequal() == []
 
 
 def test_a_lone_liar_causes_a_few_rebuilds_and_ever_fewer():
@@ -439,7 +441,7 @@ def test_a_lone_liar_causes_a_few_rebuilds_and_ever_fewer():
             rebuilds.append(now)
             watched.rebuilt(False, now)
     assert rebuilds == [0, 60, 180, 420]
-    assert not watched.watch.is_doubted
+    assert not watched.divergence.is_doubted
 
 
 def test_a_false_alarm_is_forgiven_after_as_long_a_time_without_another():
@@ -448,7 +450,7 @@ def test_a_false_alarm_is_forgiven_after_as_long_a_time_without_another():
         watched.doubt(now=now)
         assert watched.rebuild(now)
         watched.rebuilt(False, now)
-        pauses.append(next(s for s in range(1000) if watched.watch.jury.counts(B.id, now + s)))
+        pauses.append(next(s for s in range(1000) if watched.divergence.credibility.counts(B.id, now + s)))
     assert pauses == [60, 120, 60]
 
 
@@ -457,7 +459,7 @@ def test_a_false_alarm_is_not_forgotten_with_the_link():
     watched.doubt()
     watched.rebuild(0.0)
     watched.rebuilt(False)
-    watched.watch.forget(B.id)
+    watched.divergence.forget(B.id)
     assert watched.doubt(now=1.0) == []
     assert watched.doubt(C, now=1.0) != []
 
@@ -479,11 +481,11 @@ def test_rebuilds_that_do_not_help_become_rare():
 def test_a_replica_is_made_again_when_the_journal_has_changed_and_that_is_no_fault_of_anyone():
     watched = Watched()
     watched.doubt()
-    watched.watch.outdate(0.0)
+    watched.divergence.outdate(0.0)
     assert watched.rebuild(0.0)
     assert watched.rebuilt(True) == [("replica rebuilt", "info")]
-    assert not watched.watch.is_doubted
-    assert watched.watch.is_agreed  # one is as ready as the journal makes it, however often it changes
+    assert not watched.divergence.is_doubted
+    assert watched.divergence.is_agreed  # one is as ready as the journal makes it, however often it changes
     assert watched.doubt(now=0.0) != []  # its word still counts
 
 
@@ -491,17 +493,17 @@ def test_a_digest_of_coefficients_that_are_not_those_of_the_journal_says_nothing
     watched = Watched()
     watched.know(A.held(1))
     watched.take(A.held(2))
-    watched.watch.outdate(0.0)
-    assert (watched.watch.latest, watched.watch.standing) == (None, None)
+    watched.divergence.outdate(0.0)
+    assert (watched.divergence.latest, watched.divergence.standing) == (None, None)
     assert watched.heard(B, A.held(1), digest="other") is None
     assert watched.take(A.held(3)) == []
     assert watched.taken(A.held(2)) == []
-    assert watched.watch.latest is None
+    assert watched.divergence.latest is None
 
 
 def test_what_neighbours_said_meanwhile_is_compared_when_the_replica_was_made_again():
     watched = Watched()
-    watched.watch.outdate(0.0)
+    watched.divergence.outdate(0.0)
     watched.heard(B, A.held(1))
     watched.heard(C, A.held(1), digest="other")
     assert TakeDigest(Frontier([A.held(1)]).digest()) in watched.rebuild(0.0, A.held(1))
@@ -512,17 +514,17 @@ def test_what_neighbours_said_meanwhile_is_compared_when_the_replica_was_made_ag
 def test_what_was_found_out_about_coefficients_that_are_outdated_counts_no_more():
     watched = Watched()
     watched.doubt(B)
-    watched.watch.outdate(0.0)
-    assert watched.watch.unequal() == []
+    watched.divergence.outdate(0.0)
+    assert watched.divergence.unequal() == []
     watched.rebuild(0.0)
     watched.rebuilt(True)
-    assert not watched.watch.is_doubted
+    assert not watched.divergence.is_doubted
 
 
 def test_rebuilds_because_someone_contradicts_itself_all_the_time_become_rare():
     watched, rebuilds = Watched(), []
     for now in range(1000):
-        watched.watch.outdate(now)
+        watched.divergence.outdate(now)
         if watched.rebuild(now):
             rebuilds.append(now)
             watched.rebuilt(True, now)
@@ -539,25 +541,25 @@ def test_one_rebuild_is_under_way_at_a_time():
 
 def test_a_digest_that_was_not_asked_for_is_no_digest_of_ours():
     watched = Watched()
-    assert watched.watch.taken(ReplicaDigest(b"x" * 32, b"y" * 32)) == []
-    assert watched.watch.latest is None
+    assert watched.divergence.taken(ReplicaDigest(b"x" * 32, b"y" * 32)) == []
+    assert watched.divergence.latest is None
 
 
 def test_a_relay_tells_nobody_what_that_one_has_said_itself():
-    watch = HearsayWatch(Frontier(), [A.id, B.id], Outbox(Outputs))
-    watch.heard(A.id, replica(A.held(5)))
-    assert watch.latest_for(A.id) is None
-    assert watch.latest_for(B.id) == replica(A.held(5))
+    detector = HearsayDetector(Frontier(), [A.id, B.id], Outbox(Outputs))
+    detector.received(A.id, replica(A.held(5)))
+    assert detector.latest_for(A.id) is None
+    assert detector.latest_for(B.id) == replica(A.held(5))
 
 
 def talk_of_relays(words, said_max):
     """Three relays, each linked with the others, hear these words of hosts. Returns how many they say to each other."""
     relays = {peer.id: (Outbox(Outputs), {other.id for other in (A, B, C)} - {peer.id}) for peer in (A, B, C)}
-    watches = {origin: HearsayWatch(Frontier(), others, outbox) for origin, (outbox, others) in relays.items()}
+    watches = {origin: HearsayDetector(Frontier(), others, outbox) for origin, (outbox, others) in relays.items()}
     said = deque((A.id, source, word) for source, word in words)
     for count in range(said_max):
         to, source, word = said.popleft()
-        watches[to].heard(source, word)
+        watches[to].received(source, word)
         said += [(other, to, message) for other, message in relays[to][0].take().send]
         if not said:
             return count + 1 - len(words)
@@ -578,13 +580,13 @@ def test_relays_in_a_ring_are_silent_after_any_number_of_words(sources):
 
 def test_a_relay_repeats_few_words_of_one_neighbour_and_then_those_of_others():
     outbox = Outbox(Outputs)
-    watch = HearsayWatch(Frontier(), (A.id, B.id, C.id), outbox)
+    detector = HearsayDetector(Frontier(), (A.id, B.id, C.id), outbox)
     honest = replica(A.held(5), digest="right")
     for period in range(3):
         for k in range(1000):
-            watch.heard(A.id, replica(A.held(5), digest=f"wrong {period} {k}"))
-        watch.heard(B.id, honest)
+            detector.received(A.id, replica(A.held(5), digest=f"wrong {period} {k}"))
+        detector.received(B.id, honest)
         said = [word for to, word in outbox.take().send if to == C.id]
         assert len(said) == REPEATED_MAX + 1
         assert said[-1] == honest
-        assert not watch.rebuild(2.0 * period)
+        assert not detector.rebuild(2.0 * period)

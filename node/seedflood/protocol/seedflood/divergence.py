@@ -1,21 +1,22 @@
-"""The digest watch: neighbours tell each other the digest of their coefficients, each with the frontier it belongs to.
+"""The divergence detector: neighbours send each other the digest of their coefficients, each with the frontier it
+belongs to.
 
 Equal frontiers with unequal digests mean that one of the two is wrong: a flipped bit, a broken disk, an origin that
-told them different things. Nobody can tell which one. So a node that differs from most of its neighbours (`jury`)
-raises the alarm and rebuilds its coefficients from its journal. If that changed something, it is not ready until its
-digest equals a neighbour's again. If not, it was right all along.
+sent them different things. Nobody can tell which one. So a node that differs from most of its neighbours
+(`credibility`) raises the alarm and rebuilds its coefficients from its journal. If that changed something, it is not
+ready until its digest equals a neighbour's again. If not, it was right all along.
 
 Nodes reach the same frontier at different moments. So both sides remember the last digests, and the one that has both
 compares them. Only digests of one and the same frontier are counted together: that a neighbour was equal earlier says
 nothing of a bit that has flipped since. So who has not spoken of a frontier yet is waited for, up to two comparison
 periods.
 
-A relay has no replica. It repeats what others say, and perhaps what we said. It is asked only by a node whose
+A relay has no replica. It repeats what others sent, and perhaps what we sent. It is asked only by a node whose
 neighbours are all relays, and what it says ends no doubt.
 
 If an origin has ended (`ends`), the journal may hold less now than the coefficients. Then these are
 *outdated* until they are rebuilt, and if that happens often, a rebuild has to wait for a while. Meanwhile their digest
-means nothing: none is taken, told or compared, and no node ends a run with them.
+means nothing: none is taken, sent or compared, and no node ends a run with them.
 """
 
 from collections import Counter, OrderedDict
@@ -23,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.jury import Jury
+from seedflood.protocol.seedflood.credibility import Credibility
 from seedflood.protocol.seedflood.messages import ReplicaDigest, Standing
 from seedflood.protocol.seedflood.outputs import Outputs, Rebuild, TakeDigest
 from seedflood.protocol.swarm.outputs import Outbox
@@ -35,9 +36,10 @@ frontier."""
 REMEMBERED = 32
 """How many pairs are remembered per neighbour. Nodes that wait for each other are one round apart."""
 
-REPEATED_MAX, TOLD_MAX = 16, 64
-"""How many words of one neighbour a relay repeats in a comparison period, and how many words it tells one. Honest hosts
-say less, and each receiver allows 50 a second (`transport.budget`): it must not take a liar's words for the relay's."""
+REPEATED_MAX, RELAYED_MAX = 16, 64
+"""How many words of one neighbour a relay repeats in a comparison period, and how many words it sends to one. Honest
+hosts send fewer, and each receiver allows 50 a second (`transport.budget`): it must not take a liar's words for the
+relay's."""
 
 REBUILD_SECONDS_MIN, REBUILD_SECONDS_MAX = 1.0, 3600.0
 """Seconds between two rebuilds, twice as long every time: if the journal itself differs, another rebuild does not
@@ -51,12 +53,12 @@ Pairs = OrderedDict[bytes, bytes]
 _NEVER = float("inf")
 
 
-class DigestWatch:
+class DivergenceDetector:
     """Pairs of (frontier digest, replica digest): our own, and those of linked neighbours. applied: what is in our
     coefficients. has_replica: does this neighbour have one, so that it speaks of itself?
 
     is_agreed: a neighbour's digest was equal to ours, or a rebuild found ours right, and no doubt has arisen since.
-    is_doubted: most digests were unequal, and none was equal since. standing: our last digest with its frontier; told
+    is_doubted: most digests were unequal, and none was equal since. standing: our last digest with its frontier; sent
     at the end of a pull.
     """
 
@@ -79,7 +81,7 @@ class DigestWatch:
         """By digest, the frontiers with which digests are being taken."""
         self._awaited_at: bytes | None = None
         """The digest of the frontier of which all should have spoken by the end of this comparison period."""
-        self.jury = Jury()
+        self.credibility = Credibility()
         self._accusers: set[OriginId] = set()
         """Who made us doubt."""
         self._outdated_at = _NEVER
@@ -98,7 +100,7 @@ class DigestWatch:
         return ReplicaDigest(*pair) if pair is not None else None
 
     def latest_for(self, peer: OriginId) -> ReplicaDigest | None:
-        """What a neighbour is told first."""
+        """What a neighbour is sent first."""
         return self.latest
 
     def digest_at(self, frontier_digest: bytes) -> bytes:
@@ -131,22 +133,22 @@ class DigestWatch:
             self._asked[key] = self._applied.held()
             self._outbox.order(TakeDigest(key))
 
-    def taken(self, said: ReplicaDigest) -> list[tuple[OriginId, bool]]:
-        """Our own digest was taken: tells it to the neighbours. Returns the neighbours whose digest of the same
+    def taken(self, digest: ReplicaDigest) -> list[tuple[OriginId, bool]]:
+        """Our own digest was taken: sends it to the neighbours. Returns the neighbours whose digest of the same
         frontier is known, each with whether it is equal."""
-        held = None if self.is_rebuilding else self._asked.pop(said.frontier_digest, None)
+        held = None if self.is_rebuilding else self._asked.pop(digest.frontier_digest, None)
         if held is None:
             return []  # ordered before a rebuild
-        self.standing = Standing(held, said.replica_digest)
-        _keep(self._ours, said)
+        self.standing = Standing(held, digest.replica_digest)
+        _keep(self._ours, digest)
         for peer in self._neighbours:
-            self._outbox.send(peer, said)
-        return list(self._verdicts(said.frontier_digest, self._theirs).items())
+            self._outbox.send(peer, digest)
+        return list(self._verdicts(digest.frontier_digest, self._theirs).items())
 
-    def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
+    def received(self, peer: OriginId, digest: ReplicaDigest) -> bool | None:
         """Takes a neighbour's digest. Is it equal to ours? None: we have none of that frontier yet."""
-        _keep(self._theirs.setdefault(peer, OrderedDict()), said)
-        return self._verdict(peer, said.frontier_digest)
+        _keep(self._theirs.setdefault(peer, OrderedDict()), digest)
+        return self._verdict(peer, digest.frontier_digest)
 
     def is_equal_at(self, peer: OriginId, frontier_digest: bytes) -> bool:
         """Was the neighbour's digest equal to ours with exactly this frontier applied?"""
@@ -163,11 +165,11 @@ class DigestWatch:
     def compared(self, peer: OriginId, frontier_digest: bytes, now: float) -> bool:
         """A neighbour's digest was compared with ours. Returns True if it is equal, and none was since we began or last
         doubted."""
-        self._judge(frontier_digest, now, is_all_said=False)
+        self._judge(frontier_digest, now, is_final=False)
         if self.is_rebuilding or not self.is_equal_at(peer, frontier_digest):
             return False
-        jurors = self._jurors()
-        if peer not in jurors or not self._may_agree(frontier_digest, jurors, now):
+        witnesses = self._witnesses()
+        if peer not in witnesses or not self._may_agree(frontier_digest, witnesses, now):
             return False
         is_news = not self.is_agreed
         self.is_agreed, self.is_doubted = True, False
@@ -176,37 +178,37 @@ class DigestWatch:
     def review(self, now: float) -> None:
         """A comparison period is over: judges the last frontier of which somebody had spoken when it began."""
         if self._awaited_at is not None:
-            self._judge(self._awaited_at, now, is_all_said=True)
-        verdicts = ((key, self._verdicts(key, self._jurors())) for key in reversed(self._ours))
+            self._judge(self._awaited_at, now, is_final=True)
+        verdicts = ((key, self._verdicts(key, self._witnesses())) for key in reversed(self._ours))
         self._awaited_at = next((key for key, found in verdicts if found), None)
 
-    def _judge(self, frontier_digest: bytes, now: float, *, is_all_said: bool) -> None:
-        """Doubts our replica if most neighbours differ from it at this frontier. is_all_said: who has not spoken of it
+    def _judge(self, frontier_digest: bytes, now: float, *, is_final: bool) -> None:
+        """Doubts our replica if most neighbours differ from it at this frontier. is_final: who has not spoken of it
         is not waited for."""
-        jurors = self._jurors()
-        verdicts = self._verdicts(frontier_digest, jurors)
-        accusers = self.jury.accusers(verdicts, now, jurors=verdicts if is_all_said else jurors)
+        witnesses = self._witnesses()
+        verdicts = self._verdicts(frontier_digest, witnesses)
+        accusers = self.credibility.accusers(verdicts, now, witnesses=verdicts if is_final else witnesses)
         if accusers:
             self.doubt(accusers, of=len(verdicts))
 
-    def _may_agree(self, frontier_digest: bytes, jurors: Collection[OriginId], now: float) -> bool:
+    def _may_agree(self, frontier_digest: bytes, witnesses: Collection[OriginId], now: float) -> bool:
         """Does one neighbour that is equal at this frontier show that our replica is right? If a doubt has still to be
         answered by a rebuild, it takes half of them: a liar knows our digest."""
-        verdicts = self._verdicts(frontier_digest, jurors)
-        if self.jury.accusers(verdicts, now, jurors=verdicts):
+        verdicts = self._verdicts(frontier_digest, witnesses)
+        if self.credibility.accusers(verdicts, now, witnesses=verdicts):
             return False
         if not self.is_doubted or self._is_answered:
             return True
-        return any(map(self._has_replica, jurors)) and 2 * sum(verdicts.values()) >= len(jurors)
+        return any(map(self._has_replica, witnesses)) and 2 * sum(verdicts.values()) >= len(witnesses)
 
-    def _jurors(self) -> list[OriginId]:
+    def _witnesses(self) -> list[OriginId]:
         """Whose word on our replica counts: neighbours that have one themselves; of a node without any, relays."""
         return [peer for peer in self._neighbours if self._has_replica(peer)] or list(self._neighbours)
 
-    def _verdicts(self, frontier_digest: bytes, jurors: Iterable[OriginId]) -> dict[OriginId, bool]:
+    def _verdicts(self, frontier_digest: bytes, witnesses: Iterable[OriginId]) -> dict[OriginId, bool]:
         """Of those who have spoken of this frontier as we have: is their digest equal to ours?"""
         found = {}
-        for peer in jurors:
+        for peer in witnesses:
             is_equal = self._verdict(peer, frontier_digest)
             if is_equal is not None:
                 found[peer] = is_equal
@@ -228,7 +230,7 @@ class DigestWatch:
         self.is_agreed = False
         if not self.is_doubted:
             self.is_doubted, self._is_answered = True, False
-            self._outbox.tell("replicas differ", "error", others=f"{len(accusers)} of {of}")
+            self._outbox.log("replicas differ", "error", others=f"{len(accusers)} of {of}")
 
     def outdate(self, now: float) -> None:
         """The journal has changed: the coefficients have to be rebuilt from it."""
@@ -262,13 +264,13 @@ class DigestWatch:
         if self._is_expected:
             self.is_agreed, self.is_doubted = True, False  # those doubted were others: these are the journal's
             self._accusers.clear()
-            self._outbox.tell("replica rebuilt", "info", was_wrong=False)
+            self._outbox.log("replica rebuilt", "info", was_wrong=False)
             return
         if not is_changed:
-            self.jury.mute(self._accusers, now)
+            self.credibility.mute(self._accusers, now)
             self.is_agreed, self.is_doubted = True, False
         self._accusers.clear()
-        self._outbox.tell("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
+        self._outbox.log("replica rebuilt", "error" if is_changed else "warning", was_wrong=is_changed)
 
     def _forget_ours(self) -> None:
         """Forgets what was found out with other coefficients."""
@@ -278,9 +280,9 @@ class DigestWatch:
         self._awaited_at = None
 
 
-class HearsayWatch(DigestWatch):
-    """The digest watch of a node without a replica: it repeats what its neighbours say of theirs, but to nobody what it
-    has said itself."""
+class HearsayDetector(DivergenceDetector):
+    """The divergence detector of a node without a replica: it repeats what its neighbours send of theirs, but to nobody
+    what it has sent itself."""
 
     def __init__(
         self,
@@ -291,11 +293,11 @@ class HearsayWatch(DigestWatch):
     ) -> None:
         super().__init__(applied, neighbours, outbox, has_replica)
         self._source: OriginId | None = None
-        """Who said the latest word."""
-        self._told: dict[OriginId, set[ReplicaDigest]] = {}
-        """What each neighbour was told in this comparison period. Nothing is forgotten before its end: else relays in a
-        ring would tell each other more words than they remember for ever."""
-        self._heard: Counter[OriginId] = Counter()
+        """Who sent the latest word."""
+        self._relayed: dict[OriginId, set[ReplicaDigest]] = {}
+        """What each neighbour was sent in this comparison period. Nothing is forgotten before its end: else relays in a
+        ring would send each other more words than they remember for ever."""
+        self._received: Counter[OriginId] = Counter()
         """How many words of each neighbour were repeated in this period."""
 
     def take(self) -> None:
@@ -306,32 +308,32 @@ class HearsayWatch(DigestWatch):
 
     def rebuild(self, now: float) -> bool:
         """A comparison period is over."""
-        self._told.clear()
-        self._heard.clear()
+        self._relayed.clear()
+        self._received.clear()
         return False
 
     def latest_for(self, peer: OriginId) -> ReplicaDigest | None:
         return self.latest if peer != self._source else None
 
-    def heard(self, peer: OriginId, said: ReplicaDigest) -> bool | None:
-        _keep(self._ours, said)
+    def received(self, peer: OriginId, digest: ReplicaDigest) -> bool | None:
+        _keep(self._ours, digest)
         self._source = peer
-        told = [(other, self._told.setdefault(other, set())) for other in self._neighbours if other != peer]
-        untold = [(other, words) for other, words in told if said not in words and len(words) < TOLD_MAX]
-        if untold and self._heard[peer] < REPEATED_MAX:
-            self._heard[peer] += 1
-            for other, words in untold:
-                words.add(said)
-                self._outbox.send(other, said)
+        relayed = [(other, self._relayed.setdefault(other, set())) for other in self._neighbours if other != peer]
+        unsent = [(other, words) for other, words in relayed if digest not in words and len(words) < RELAYED_MAX]
+        if unsent and self._received[peer] < REPEATED_MAX:
+            self._received[peer] += 1
+            for other, words in unsent:
+                words.add(digest)
+                self._outbox.send(other, digest)
         return None
 
     def forget(self, peer: OriginId) -> None:
         super().forget(peer)
-        self._told.pop(peer, None)
+        self._relayed.pop(peer, None)
 
 
-def _keep(pairs: Pairs, said: ReplicaDigest) -> None:
-    pairs[said.frontier_digest] = said.replica_digest
-    pairs.move_to_end(said.frontier_digest)
+def _keep(pairs: Pairs, digest: ReplicaDigest) -> None:
+    pairs[digest.frontier_digest] = digest.replica_digest
+    pairs.move_to_end(digest.frontier_digest)
     if len(pairs) > REMEMBERED:
         pairs.popitem(last=False)

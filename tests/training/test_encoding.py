@@ -11,11 +11,11 @@ from transformers import AutoTokenizer
 from seedflood.cluster.display import understood
 from seedflood.errors import DataError
 from seedflood.training.causal import CausalModel
+from seedflood.training.encoding import TextEncoder
 from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import CompletionFormat, choose_format
-from seedflood.training.marking import CompletionEncoder
 from seedflood.training.objectives.batches import MarkedBatch
-from seedflood.training.objectives.language_modelling import MarkedModelling
+from seedflood.training.objectives.language_modelling import LanguageModelling
 from seedflood.training.rows import Row, rows_in_memory
 from seedflood.training.seedflood.replica import Replica
 
@@ -23,7 +23,7 @@ ROWS = [{"prompt": f"a film {'a b c d e '[: 2 * n]}", "completion": f"was {word}
 
 
 def encoder_of(merges=(), length_max=99, form=None):
-    return CompletionEncoder(tokenizer_of(None, merges), form or CompletionFormat(), length_max)
+    return TextEncoder(tokenizer_of(None, merges), form or CompletionFormat(), length_max)
 
 
 def shown(encoder, **columns):
@@ -52,7 +52,7 @@ def test_words_of_several_bytes_stay_whole():
 
 
 def test_a_space_at_the_border_belongs_to_its_side(shared):
-    encoder = CompletionEncoder(AutoTokenizer.from_pretrained(shared / "models/tiny-opt"), CompletionFormat(), 99)
+    encoder = TextEncoder(AutoTokenizer.from_pretrained(shared / "models/tiny-opt"), CompletionFormat(), 99)
     assert shown(encoder, prompt="it was", completion=" good ").endswith("it was⟦ good </s>⟧")
     assert "it was⟦  good" in shown(encoder, prompt="it was", completion="  good")
 
@@ -97,7 +97,7 @@ def test_the_token_that_begins_every_text_is_kept_and_not_learned(shared):
     tokenizer = AutoTokenizer.from_pretrained(shared / "models/tiny-opt")
     beginning = processors.TemplateProcessing("</s> $A", special_tokens=[("</s>", tokenizer.bos_token_id)])
     tokenizer.backend_tokenizer.post_processor = beginning
-    encoder = CompletionEncoder(tokenizer, CompletionFormat(), 12)
+    encoder = TextEncoder(tokenizer, CompletionFormat(), 12)
     for prompt in ("it", "it is " * 20):
         (example,) = encoder.encode(rows_in_memory([{"prompt": prompt, "completion": " good"}], "rows"))
         assert example.tokens[0] == tokenizer.bos_token_id
@@ -123,7 +123,7 @@ BATCH = MarkedBatch(TOKENS_BT, torch.tensor([6, 3, 9]), IS_TRAINED_BT)
 
 
 def test_the_loss_is_that_of_the_marked_tokens_alone():
-    module, objective = tiny_model("llama"), MarkedModelling()
+    module, objective = tiny_model("llama"), LanguageModelling()
     with torch.no_grad():
         score = objective.measure(CausalModel(module), BATCH)
         logits = module(input_ids=TOKENS_BT).logits
@@ -134,7 +134,7 @@ def test_the_loss_is_that_of_the_marked_tokens_alone():
 
 
 def test_a_batch_in_pieces_keeps_its_marks():
-    model, objective = CausalModel(tiny_model("opt")), MarkedModelling()
+    model, objective = CausalModel(tiny_model("opt")), LanguageModelling()
     whole = objective.measure(model, BATCH)
     parts = [objective.measure(model, piece) for piece in BATCH.split(1)]
     for name, sum_P in whole.sums.items():
@@ -196,3 +196,12 @@ def test_a_completion_that_is_marked_is_left_out_and_counted():
     told = make_task(tiny_settings(task="completion"), tiny_tokenizer(), CompletionFormat(), rows, ROWS).describe()
     assert (told["rows"], told["unused"]) == (len(ROWS) + 1, ["more"])
     assert "; rows left out, as blank or marked not to be learned: 1" in understood(told)
+
+
+def test_an_answer_that_is_nothing_but_the_end_of_a_text_is_refused(shared):
+    tokenizer = AutoTokenizer.from_pretrained(shared / "models/tiny-opt")
+    for encoder in (encoder_of(), TextEncoder(tokenizer, CompletionFormat(), 99)):
+        with pytest.raises(DataError, match="line 1: has nothing to learn"):
+            encoder.encode(
+                rows_in_memory([{"prompt": "a question", "completion": encoder.tokenizer.eos_token}], "rows")
+            )

@@ -1,4 +1,4 @@
-"""The gate of a run: who may link, and whose statements and updates are heard.
+"""The access of a run: who may link, and whose statements and updates count.
 
 A run without an operator is open: everyone passes. Of a closed run the roster decides, and the host's clock says which
 of its entries are valid now. All questions are answered from sets that are made when the roster or its validity
@@ -28,7 +28,7 @@ RosterFault = Literal["stranger", "role", "removed"]
 
 
 @dataclass(eq=False, repr=False)
-class Gate:
+class AccessList:
     """operator: the operator's public key; None: the run is open. run: its name. roster: the one
     to begin with. calendar: returns the time in unix seconds. settled: the same without jumps (`calendar.Calendar`), by
     which others are judged; None: as `calendar`. ours: our own public key."""
@@ -50,7 +50,7 @@ class Gate:
     listed: frozenset[OriginId] = frozenset()
     """Who may publish now or later, or could once: all of the roster that is not there to relay or read alone."""
     cuts: dict[OriginId, Cut] = field(default_factory=dict)
-    """Which updates of removed hosts count, as far as the operator has said so."""
+    """Which updates of removed hosts count, as far as the operator has decided it."""
     contradictions: int = 0
     """How many signed rosters came that have the serial of ours and say something else."""
     _valid: frozenset[OriginId] = frozenset()
@@ -81,7 +81,7 @@ class Gate:
         return self.roster is not None and self.roster.of_key(public_key) is not None
 
     def objection(self, member: Member) -> RosterFault | None:
-        """Why a statement is not heard; None if it is. Who may not train does not take part in any step."""
+        """Why a statement does not count; None if it does. Who may not train does not take part in any step."""
         if self._operator is None:
             return None
         entry = self.roster.of_key(member.public_key) if self.roster is not None else None
@@ -165,5 +165,5 @@ class Gate:
 
 
 def stand_in(public_key: bytes, name: str) -> Member:
-    """A host of which nothing more is heard: it has left, and is expected in no step."""
+    """A host of which nothing more counts: it has left, and is expected in no step."""
     return Member(public_key, name, incarnation=0, first_step=STEP_MAX, last_step=-1)

@@ -44,30 +44,30 @@ def take_out(node, bundle, now):
 @given(st.permutations([A.bundle(0), A.bundle(1), B.bundle(0), B.bundle(70)]))
 def test_the_order_in_which_bundles_come_does_not_matter(bundles):
     contents = make_contents(A.bundle(0), A.bundle(1), B.bundle(0), B.bundle(70))
-    assert sorted(make_contents(*bundles).told().blocks) == sorted(contents.told().blocks)
-    assert contents.differing(make_contents(*bundles).told()) == []
+    assert sorted(make_contents(*bundles).digests().blocks) == sorted(contents.digests().blocks)
+    assert contents.differing(make_contents(*bundles).digests()) == []
 
 
 def test_blocks_of_as_many_other_bundles_differ():
     contents = make_contents(ONE, A.bundle(0), B.bundle(BLOCK_STEPS))
-    told = make_contents(OTHER, A.bundle(0), B.bundle(BLOCK_STEPS)).told()
+    told = make_contents(OTHER, A.bundle(0), B.bundle(BLOCK_STEPS)).digests()
     assert contents.differing(told) == [(B.id, 0, 0)]
 
 
 def test_contents_differ_though_the_points_of_their_signatures_were_chosen_alike():
     alike = OTHER._replace(signature=ONE.signature[:32] + OTHER.signature[32:])
-    assert make_contents(ONE).differing(make_contents(alike).told()) == [(B.id, 0, 0)]
+    assert make_contents(ONE).differing(make_contents(alike).digests()) == [(B.id, 0, 0)]
 
 
 def test_where_something_is_on_its_way_nothing_differs():
-    assert make_contents(ONE).differing(make_contents(OTHER, B.bundle(1)).told()) == []
+    assert make_contents(ONE).differing(make_contents(OTHER, B.bundle(1)).digests()) == []
 
 
 def test_blocks_with_more_or_fewer_bundles_there_are_uneven():
     contents = make_contents(B.bundle(0), B.bundle(1))
-    told = make_contents(B.bundle(1, skipped=1)).told()
+    told = make_contents(B.bundle(1, skipped=1)).digests()
     assert contents.uneven(told) == {(B.id, 0, 0): (2, 1)}
-    assert contents.uneven(contents.told()) == {}
+    assert contents.uneven(contents.digests()) == {}
     assert make_contents().uneven(told) == {(B.id, 0, 0): (0, 1)}
     assert contents.differing(told) == []
 
@@ -75,11 +75,11 @@ def test_blocks_with_more_or_fewer_bundles_there_are_uneven():
 def test_what_a_sum_stands_for_here_is_not_asked_for_because_others_have_its_bundles_yet():
     contents = make_contents(ONE)
     contents.forget(0)
-    assert contents.uneven(make_contents(ONE, B.bundle(1)).told()) == {}
+    assert contents.uneven(make_contents(ONE, B.bundle(1)).digests()) == {}
 
 
 def test_more_bundles_there_are_asked_for_if_all_steps_are_held_or_nothing_moves():
-    told = make_contents(B.bundle(0), B.bundle(1), B.bundle(2)).told()
+    told = make_contents(B.bundle(0), B.bundle(1), B.bundle(2)).digests()
     node = linked(B, steps=4)
     hear(node, B, Updates((B.bundle(2, skipped=2), B.bundle(3))))
     assert len(hear(node, B, told).pull) == 1, "whole"
@@ -90,15 +90,15 @@ def test_more_bundles_there_are_asked_for_if_all_steps_are_held_or_nothing_moves
 
 
 def test_of_too_many_blocks_those_that_were_begun_last_are_told(monkeypatch):
-    monkeypatch.setattr(contents_module, "BLOCKS_TOLD_MAX", 2)
+    monkeypatch.setattr(contents_module, "BLOCKS_SENT_MAX", 2)
     contents = make_contents(*(B.bundle(step) for step in (0, 70, 140, 300)), refresh_period=200)
-    assert [block[:3] for block in contents.told().blocks] == [(B.id, 1, 4), (B.id, 0, 2)]
+    assert [block[:3] for block in contents.digests().blocks] == [(B.id, 1, 4), (B.id, 0, 2)]
 
 
 def test_what_a_sum_stands_for_is_compared_no_more():
     contents = make_contents(ONE)
     contents.forget(0)
-    assert contents.told() == BlockDigests(())
+    assert contents.digests() == BlockDigests(())
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_neighbours_that_differ_at_equal_frontiers_tell_each_other_what_they_hol
 
 def test_a_block_that_differs_is_pulled_as_if_it_were_lacking_and_held_against_the_journal():
     node = deceived()
-    out = hear(node, B, make_contents(OTHER).told())
+    out = hear(node, B, make_contents(OTHER).digests())
     assert [(peer, Frontier(held).holds(B.id, 0)) for peer, held in out.pull] == [(B.id, False)]
     out = hear(node, B, B.updates(0))
     assert out.check == [(B.id, ONE)]
@@ -156,7 +156,7 @@ def test_who_tells_nothing_of_an_epoch_is_asked_for_its_sum_though_not_all_of_ou
 def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
     node, asked = deceived(), []
     for now in range(200):
-        if hear(node, B, make_contents(OTHER).told(), now).pull:
+        if hear(node, B, make_contents(OTHER).digests(), now).pull:
             asked.append(now)
             node.answer(Pulled(B.id), now)
             node.collect()
@@ -165,14 +165,14 @@ def test_a_neighbour_that_lies_about_blocks_is_asked_ever_more_rarely():
 
 def test_a_contradiction_is_named_told_on_once_and_ends_its_origin():
     node = linked(B, C)
-    node.inquiry.contradicted(B.id, ONE, OTHER)
+    node.equivocation.contradicted(B.id, ONE, OTHER)
     out = tick(node, 0.0)
     proof = Equivocation(ONE, OTHER)
     assert events(out) == ["a host contradicts itself"]
     assert sent(out, C, Equivocation) == sent(out, B, Equivocation) == [proof]
     assert [(origin, [first for _, first, _ in spans]) for origin, spans in out.cut] == [(B.id, [0])]
     assert node.ends.proofs == {B.id: proof}
-    node.inquiry.contradicted(B.id, OTHER, ONE)
+    node.equivocation.contradicted(B.id, OTHER, ONE)
     out = tick(node, 0.0)
     assert (out.cut, sent(out, C, Equivocation), events(out)) == ([], [], [])
 
@@ -197,7 +197,7 @@ def test_who_links_later_is_told_the_proof_with_the_earliest_end():
     node = linked(B, C)
     node.disconnected(C.id, 0.0)
     for step in (1, 0):
-        node.inquiry.contradicted(B.id, B.bundle(step, scalar=7), B.bundle(step, scalar=8))
+        node.equivocation.contradicted(B.id, B.bundle(step, scalar=7), B.bundle(step, scalar=8))
     node.connected(C.id, C.hello(()), 10.0)
     assert sent(node.collect(), C, Equivocation) == [Equivocation(ONE, OTHER)]
 
@@ -255,7 +255,7 @@ def test_a_bundle_that_skips_what_is_held_is_not_taken_but_held_against_the_jour
 
 def test_who_measured_for_one_what_it_skipped_for_the_next_ends_with_the_first_of_these_steps():
     node = linked(B, C)
-    node.inquiry.contradicted(B.id, SKIPPING, MEASURED)
+    node.equivocation.contradicted(B.id, SKIPPING, MEASURED)
     assert sent(node.collect(), C, Equivocation) == [Equivocation(SKIPPING, MEASURED)]
     assert node.ends.proofs[B.id].end == 0
 

@@ -1,7 +1,7 @@
 """When a model is evaluated on the way: at the steps that the operator names, else about twenty times in a run.
 
-A host that does not share its step with the others would hold them up in strict windows. So the occasions are the same
-steps on all hosts. One that comes before the host has computed for long enough is left out.
+A host that evaluates while the others do not would hold them up in strict windows. So all hosts evaluate at the same
+steps. One that comes before the host has computed for long enough is left out.
 """
 
 COUNT = 20
@@ -11,7 +11,7 @@ SHARE_MAX = 0.05
 """Evaluations that nobody asked for take at most this share of the time in which steps are computed."""
 
 
-class Occasions:
+class EvaluationSchedule:
     """every: steps between two evaluations; 0: none; None: as many as are good. steps: of the run."""
 
     def __init__(self, every: int | None, steps: int) -> None:
@@ -19,8 +19,8 @@ class Occasions:
         self._every = -(-steps // COUNT) if every is None else every
         self._is_thrifty = every is None
         self._passed = 0
-        """The last occasion that was taken or left out. A new process takes the next step for one: what earlier lives
-        have found is old."""
+        """The last evaluation that was made or left out. A new process evaluates at the next step, whatever earlier
+        processes have found."""
         self._seconds = self._computed_seconds = 0.0
         """What the last evaluation took, and for how long steps had been computed then."""
 

@@ -10,13 +10,19 @@ from reference import tiny_replica
 from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.protocol.seedflood.payload import NOTHING, Coefficients, Sparse
+from seedflood.training.seedflood.compression import (
+    UpdateDecoder,
+    compress,
+    compression_of,
+    decode_coefficients,
+    quantise,
+)
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.subspace import Slot, Subspace
-from seedflood.training.seedflood.telling import Reader, decode_coefficients, quantise, tell, telling_of
-from simulation.seedflood import telling as telling_by_hand
+from simulation.seedflood import compression as compression_by_hand
 
 SLOTS = (16, 4, 1, 9)
-WORDS = Sparse(told=3, rows=7, columns=9)
+WORDS = Sparse(kept=3, rows=7, columns=9)
 
 
 def many(values, count):
@@ -30,11 +36,11 @@ def gradients(scale_max=9):
 
 @given(values=gradients())
 def test_what_is_told_is_admitted_and_has_the_sign_and_nearly_the_mean_size_of_its_slot(values):
-    telling, wanted_F = Coefficients(SLOTS, 22), numpy.array(values)
-    told, is_clipped = quantise(telling, wanted_F)
-    assert telling.admits([told])
+    compression, wanted_F = Coefficients(SLOTS, 22), numpy.array(values)
+    told, is_clipped = quantise(compression, wanted_F)
+    assert compression.admits([told])
     assert not is_clipped
-    told_F = decode_coefficients(telling, told) * 2.0**-22
+    told_F = decode_coefficients(compression, told) * 2.0**-22
     start = 0
     for size in SLOTS:
         part = slice(start, start + size)
@@ -50,47 +56,47 @@ def test_what_is_told_is_admitted_and_has_the_sign_and_nearly_the_mean_size_of_i
 
 @given(data=st.data())
 def test_payloads_are_read_as_the_protocol_reads_them(data):
-    telling = Coefficients(SLOTS, 22, sparse=data.draw(st.sampled_from([NOTHING, WORDS])))
-    exponents = data.draw(many(st.integers(0, telling.exponent_max), telling.exponents))
-    rows = sorted(data.draw(st.sets(st.integers(0, WORDS.rows - 1), max_size=telling.sparse.told)))
+    compression = Coefficients(SLOTS, 22, sparse=data.draw(st.sampled_from([NOTHING, WORDS])))
+    exponents = data.draw(many(st.integers(0, compression.exponent_max), compression.exponents))
+    rows = sorted(data.draw(st.sets(st.integers(0, WORDS.rows - 1), max_size=compression.sparse.kept)))
     signs = data.draw(many(st.booleans(), sum(SLOTS)))
-    told = telling_by_hand.encode_coefficients(
-        telling, exponents, signs, rows={row: data.draw(many(st.booleans(), WORDS.columns)) for row in rows}
+    told = compression_by_hand.encode_coefficients(
+        compression, exponents, signs, rows={row: data.draw(many(st.booleans(), WORDS.columns)) for row in rows}
     )
-    assert decode_coefficients(telling, told).tolist() == telling_by_hand.decode_coefficients(telling, told)
+    assert decode_coefficients(compression, told).tolist() == compression_by_hand.decode_coefficients(compression, told)
 
 
 @given(wanted=st.lists(st.floats(-9, 9), min_size=WORDS.values, max_size=WORDS.values))
 def test_of_a_slot_by_rows_those_with_the_largest_slopes_are_told_and_no_others(wanted):
-    telling = Coefficients((1,), 22, sparse=WORDS)
-    told, _ = quantise(telling, numpy.array([1.0, *wanted]))
-    assert telling.admits([told])
+    compression = Coefficients((1,), 22, sparse=WORDS)
+    told, _ = quantise(compression, numpy.array([1.0, *wanted]))
+    assert compression.admits([told])
     wanted_YX = numpy.array(wanted).reshape(WORDS.rows, -1)
-    told_YX = decode_coefficients(telling, told)[1:].reshape(WORDS.rows, -1) * 2.0**-22
+    told_YX = decode_coefficients(compression, told)[1:].reshape(WORDS.rows, -1) * 2.0**-22
     sizes = numpy.abs(wanted_YX).sum(axis=1)
     is_told = told_YX.any(axis=1)
     mean = numpy.abs(wanted_YX[is_told]).mean() if is_told.any() else 0.0
-    assert is_told.sum() == min(WORDS.told, (sizes > 0).sum()) or sizes.max() < 2.0**-18
+    assert is_told.sum() == min(WORDS.kept, (sizes > 0).sum()) or sizes.max() < 2.0**-18
     assert sizes[is_told].min(initial=9e9) >= sizes[~is_told].max(initial=0) or not is_told.any()
     assert (numpy.abs(told_YX[is_told]) <= 1.42 * mean).all()
     assert ((told_YX > 0) == (wanted_YX > 0))[is_told].all()
 
 
 def test_what_is_too_large_is_cut_off_and_flagged():
-    telling = Coefficients((2,), 22)
-    told, is_clipped = quantise(telling, numpy.array([1e30, -1e30]))
+    compression = Coefficients((2,), 22)
+    told, is_clipped = quantise(compression, numpy.array([1e30, -1e30]))
     assert is_clipped
-    assert telling.admits([told])
-    assert numpy.abs(decode_coefficients(telling, told)).min() > 2**31
+    assert compression.admits([told])
+    assert numpy.abs(decode_coefficients(compression, told)).min() > 2**31
 
 
 def told_of(replica, slope_F, *, loss=0.5):
-    return tell(replica.telling, Gradient(torch.tensor(slope_F), loss))
+    return compress(replica.compression, Gradient(torch.tensor(slope_F), loss))
 
 
 def integers(replica, update, epoch=0):
     sum_F = replica.subspace.zeros()
-    Reader(replica.telling, replica.subspace).add(sum_F, epoch, [update])
+    UpdateDecoder(replica.compression, replica.subspace).add(sum_F, epoch, [update])
     return sum_F[: replica.subspace.size].numpy() * 2.0**-22
 
 
@@ -98,7 +104,7 @@ def test_signs_of_many_noisy_gradients_add_up_to_what_is_below_the_noise():
     replica, drawn = tiny_replica(estimate="gradient", rank=4), numpy.random.default_rng(1)
     slope_F = numpy.where(drawn.random(replica.subspace.size) < 0.5, 0.2, -0.2).astype(numpy.float32)
     noisy = (slope_F + drawn.normal(size=slope_F.size).astype(numpy.float32) for _ in range(600))
-    total = sum(integers(replica, Update(1, step, told_of(replica, one).told)) for step, one in enumerate(noisy))
+    total = sum(integers(replica, Update(1, step, told_of(replica, one).value)) for step, one in enumerate(noisy))
     assert (numpy.sign(total) == numpy.sign(slope_F)).mean() > 0.99
 
 
@@ -109,17 +115,17 @@ def test_a_gradient_that_is_not_finite_is_told_as_zero():
     broken_F[3] = math.nan
     for measured in (told_of(replica, broken_F), told_of(replica, slope_F, loss=math.inf)):
         assert not measured.is_finite
-        assert replica.telling.admits([measured.told])
-        assert not integers(replica, Update(1, 0, measured.told)).any()
+        assert replica.compression.admits([measured.value])
+        assert not integers(replica, Update(1, 0, measured.value)).any()
 
 
 def test_nothing_of_a_gradient_is_told_beyond_the_clip_of_the_run():
     replica = tiny_replica(estimate="gradient", clip=0.01)
     told = told_of(replica, numpy.full(replica.subspace.size, 5.0))
     assert told.is_clipped
-    assert replica.telling.admits([told.told])
-    largest = max(map(abs, telling_by_hand.decode_coefficients(replica.telling, told.told)))
-    assert 0.005 < largest * 2.0**-replica.telling.unit_bits <= 0.01
+    assert replica.compression.admits([told.value])
+    largest = max(map(abs, compression_by_hand.decode_coefficients(replica.compression, told.value)))
+    assert 0.005 < largest * 2.0**-replica.compression.unit_bits <= 0.01
 
 
 @settings(max_examples=10)
@@ -127,11 +133,11 @@ def test_nothing_of_a_gradient_is_told_beyond_the_clip_of_the_run():
 def test_sums_of_payloads_know_no_order(order):
     replica = tiny_replica(estimate="gradient")
     rng = numpy.random.default_rng(3)
-    updates = [Update(k, 0, quantise(replica.telling, rng.normal(size=replica.subspace.size))[0]) for k in range(6)]
-    reader = Reader(replica.telling, replica.subspace)
+    updates = [Update(k, 0, quantise(replica.compression, rng.normal(size=replica.subspace.size))[0]) for k in range(6)]
+    decoder = UpdateDecoder(replica.compression, replica.subspace)
     sums = [replica.subspace.zeros(), replica.subspace.zeros()]
-    reader.add(sums[0], 0, updates)
-    reader.add(sums[1], 0, [updates[k] for k in order])
+    decoder.add(sums[0], 0, updates)
+    decoder.add(sums[1], 0, [updates[k] for k in order])
     assert torch.equal(*sums)
 
 
@@ -139,7 +145,7 @@ def test_bundles_of_an_open_epoch_are_less_than_a_hundredth_of_a_model():
     run = RunSettings.of(estimate="gradient", clients=4)
     slots = opt_slots(layers=12, width=768, words=50272, positions=2050)
     subspace = Subspace(slots, run_seed=run.seed, rank=run.seedflood.rank, by_rows=True)
-    told = telling_of(run.seedflood, subspace)
+    told = compression_of(run.seedflood, subspace)
     model_bytes = 4 * sum(math.prod(slot.shape) for slot in slots)
     assert run.clients * run.seedflood.refresh_period * told.size < model_bytes / 100
 
@@ -160,9 +166,9 @@ def test_at_low_ranks_slots_of_one_kind_in_neighbouring_layers_have_one_scale():
     subspace = Subspace([Slot(name, (4,) if name == "norm" else (4, 3)) for name in names], run_seed=1, rank=2)
     layers = [f"layers.{layer}.key" for layer in (0, 5, 6, 7, 8, 9, 10, 11)]
     assert [slot.name for slot in subspace.slots] == [*layers, "layers.3.value", "norm"]
-    telling = telling_of(RunSettings.of(task="embedded", estimate="gradient").seedflood, subspace)
-    assert telling.groups == (6 * 4, 2 * 4, 4, 2)
-    assert telling.size == 4 + (subspace.size + 7) // 8 + 2
+    compression = compression_of(RunSettings.of(task="embedded", estimate="gradient").seedflood, subspace)
+    assert compression.groups == (6 * 4, 2 * 4, 4, 2)
+    assert compression.size == 4 + (subspace.size + 7) // 8 + 2
 
 
 @pytest.mark.parametrize("rank", [8, 32])
