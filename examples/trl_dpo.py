@@ -17,6 +17,7 @@ from seedflood.embedded import texts
 
 peers, folder = sys.argv[1:]
 model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+reference = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")  # here: the daemon loads models, too
 tokenizer = AutoTokenizer.from_pretrained(folder)
 
 # What shall be preferred: a sentence as it goes on, to the same words backwards.
@@ -39,6 +40,7 @@ with seedflood.join(model, peers) as swarm:
     )
     trainer = DPOTrainer(
         model,
+        ref_model=reference,
         args=args,
         train_dataset=Dataset.from_list(rows).shard(swarm.shard.count, swarm.shard.index),
         processing_class=tokenizer,

@@ -68,11 +68,18 @@ class Cluster:
         return call
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Waits for what a node does or tells of."""
-        async with asyncio.timeout(180):
-            while not condition():
-                self._moved.clear()
-                await self._moved.wait()
+        """Waits for what a node does or logs. Raises TimeoutError, and the fault with which a node has ended meanwhile,
+        if any has."""
+        try:
+            async with asyncio.timeout(180):
+                while not condition():
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError as error:
+            for daemon in self.daemons.values():
+                if daemon.ended.done() and not daemon.ended.cancelled() and daemon.ended.exception() is not None:
+                    raise daemon.ended.exception() from error  # type: ignore[misc]
+            raise
 
     async def ring(self, size: int, run: dict[str, Any]) -> list[Daemon]:
         names = [f"n{k}" for k in range(size)]

@@ -1,4 +1,6 @@
 import shutil
+import subprocess
+import sys
 
 import datasets
 import pytest
@@ -39,6 +41,19 @@ def test_the_embedded_model_and_task_are_known_by_name(offline):
     task = load_rows(RUN, NodeSettings(), base)
     assert len(task.validation_examples) == len(embedded.rows("validation"))
     assert 0.4 < evaluate(base.causal, task).figures["accuracy"] < 0.6
+
+
+LOADING_IN_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+from seedflood.training.models import load_model
+with ThreadPoolExecutor(4) as threads:
+    bases = list(threads.map(load_model, ["embedded"] * 12))
+assert len({base.digest for base in bases}) == 1
+"""
+
+
+def test_threads_of_one_process_may_load_models_at_once(offline):
+    subprocess.run([sys.executable, "-c", LOADING_IN_THREADS], check=True)  # alone: failing, it spoils its process
 
 
 def test_a_host_may_have_the_model_in_a_folder_of_its_own(offline):

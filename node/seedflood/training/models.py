@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import struct
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -48,6 +49,10 @@ GGUF_SUFFIX = ".gguf"
 
 BUILT_IN = {"embedded": embedded.MODEL_FOLDER}
 """Models that come with the package, by name: their folders."""
+
+_one_at_a_time = threading.Lock()
+"""While transformers loads a model it replaces methods of its classes. Two threads that do so at once leave them
+replaced, and no model of the process has tied weights any more (huggingface/transformers#44940)."""
 
 
 @dataclass(slots=True)
@@ -306,9 +311,10 @@ def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
         "input_ids"
     ]:  # transformers makes one up if there are no files of it
         raise ModelError(f"{location} has no tokenizer, or one that knows no text: add its files, as tokenizer.json.")
-    loaded: tuple[Any, dict[str, Any]] = AutoModelForCausalLM.from_pretrained(  # type: ignore[assignment]
-        location, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **plain, **options
-    )
+    with _one_at_a_time:
+        loaded: tuple[Any, dict[str, Any]] = AutoModelForCausalLM.from_pretrained(  # type: ignore[assignment]
+            location, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **plain, **options
+        )
     model, found = loaded
     _check_whole(model, found, location)
     if "gguf_file" in options:
