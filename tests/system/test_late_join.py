@@ -46,7 +46,7 @@ def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
 def test_a_late_comer_whose_donor_dies_in_the_middle_goes_on_with_another_one(hosts: Hosts, request):
     """It reaches both others by ways that stop when a part of the past has come."""
     run = {"steps": PAST_STEPS + 300, "window": "bounded", "refresh_period": 10**6}
-    made = hosts.make(3, [(0, 1)], run, {"patience_seconds": 30.0})  # the donor returns, slowly
+    made = hosts.make(3, [(0, 1)], run, {"patience_seconds": 300.0})  # until the donor is back: it replays its past
     give_a_past(made[:2], PAST_STEPS)
     for host in made[:2]:
         host.start()
