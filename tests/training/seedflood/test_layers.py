@@ -21,8 +21,9 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from seedflood.errors import ModelError
 from seedflood.training.models import prepare_model
 from seedflood.training.seedflood.estimate import two_sided
-from seedflood.training.seedflood.layers import Probe, attach
+from seedflood.training.seedflood.layers import attach
 from seedflood.training.seedflood.replica import Replica
+from seedflood.training.seedflood.slots import Probe
 from seedflood.training.seedflood.subspace import Moves
 
 pytestmark = pytest.mark.usefixtures("drawn_once")

@@ -36,8 +36,9 @@ from torch.nn import functional
 
 from seedflood.training.adapting import CONFIG_FILE, PREFIX, WEIGHTS_FILE
 from seedflood.training.folders import writing_folder
-from seedflood.training.seedflood.layers import LiveConv1D, LiveEmbedding, LiveLinear, LiveModule, LiveProduct, LiveSlot
+from seedflood.training.seedflood.layers import LiveConv1D, LiveEmbedding, LiveLinear, LiveModule, LiveProduct
 from seedflood.training.seedflood.replica import Replica
+from seedflood.training.seedflood.slots import LiveSlot
 
 RANK_MAX = 512
 """The greatest rank that vLLM takes."""

@@ -19,7 +19,8 @@ from torch import Tensor
 from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, UpdateValue
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective, Score
-from seedflood.training.seedflood.layers import Live, LiveModel, Probe
+from seedflood.training.seedflood.layers import LiveModel
+from seedflood.training.seedflood.slots import Live, Probe
 from seedflood.training.seedflood.subspace import Moves
 
 EPSILON = 1e-3

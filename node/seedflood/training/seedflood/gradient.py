@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
-from seedflood.training.seedflood.layers import Live, LiveModel, Probe
+from seedflood.training.seedflood.layers import LiveModel
+from seedflood.training.seedflood.slots import Live, Probe
 from seedflood.training.stacks import checkpointed
 
 CPU_CALL_TOKENS = 96

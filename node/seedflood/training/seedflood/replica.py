@@ -39,12 +39,13 @@ from seedflood.training.seedflood.compression import compression_of
 from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.estimate import EPSILON, TWO_SIDED, Estimate, Measurement, variant_losses
 from seedflood.training.seedflood.gradient import Gradient, gradient
-from seedflood.training.seedflood.layers import LiveModel, attach, find_alike, quantise_slot
+from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
 from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.reputation import Reputations
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
+from seedflood.training.seedflood.slots import find_alike
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.stacks import layers_of
 

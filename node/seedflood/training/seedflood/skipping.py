@@ -10,7 +10,8 @@ import math
 
 import torch
 
-from seedflood.training.seedflood.layers import Live, LiveModel, LiveProduct, Probe
+from seedflood.training.seedflood.layers import LiveModel, LiveProduct
+from seedflood.training.seedflood.slots import Live, Probe
 from seedflood.training.stacks import layers_of
 
 LENGTH, ANSWER = 3, 1
