@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME] [--json]`."""
+"""`python -m benchmarks [NAME] [--json] [--keep]`."""
 
 import json
 from collections.abc import Callable, Collection, Mapping
@@ -49,6 +49,7 @@ from benchmarks import (
     wire,
 )
 from benchmarks.measure import Metric, report
+from benchmarks.standing import keep
 
 BENCHMARKS: Mapping[str, Callable[[], dict[str, Metric]]] = {
     "step": step.run,
@@ -110,6 +111,9 @@ def main(
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of torch.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per benchmark.")] = False,
+    keeps: Annotated[
+        bool, typer.Option("--keep", help="Write figures that have a target into the table of RESULTS.md.")
+    ] = False,
     hours: Annotated[float, typer.Option(min=0.02, help="soak: of wall clock, for real nodes.")] = 1.0,
     simulated_hours: Annotated[float | None, typer.Option(help="soak: of virtual time, instead of real nodes.")] = None,
     clients_max: Annotated[
@@ -173,6 +177,8 @@ def main(
     names = [name] if name is not None else list(BENCHMARKS)
     for chosen in names:
         metrics = known[chosen]()
+        if keeps:
+            keep(chosen, metrics)
         if as_json:
             typer.echo(json.dumps(report(chosen, metrics)))
             continue

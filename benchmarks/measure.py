@@ -20,12 +20,13 @@ class Metric:
     max: float
     target: float | None = None
     met: bool | None = None
+    more_is_better: bool = False
 
 
 def make_metric(values: list[float], target: float | None = None, *, more_is_better: bool = False) -> Metric:
     middle = median(values)
     met = None if target is None else (middle >= target if more_is_better else middle <= target)
-    return Metric(round(middle, 4), round(min(values), 4), round(max(values), 4), target, met)
+    return Metric(round(middle, 4), round(min(values), 4), round(max(values), 4), target, met, more_is_better)
 
 
 def shared_folder() -> Path:
@@ -54,15 +55,15 @@ def run_in_turn(jobs: Mapping[str, Callable[[], Any]], repetitions: int) -> dict
 
 def resident_kilobytes_max() -> int:
     """Of this program: getrusage would tell the peak of the process that started it, if that was higher."""
-    return _told_of_memory("VmHWM:")
+    return _read_memory("VmHWM:")
 
 
 def resident_kilobytes() -> int:
     """Of this program, now."""
-    return _told_of_memory("VmRSS:")
+    return _read_memory("VmRSS:")
 
 
-def _told_of_memory(name: str) -> int:
+def _read_memory(name: str) -> int:
     return int(Path("/proc/self/status").read_text().partition(name)[2].split()[0])
 
 
@@ -75,7 +76,7 @@ def report(name: str, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     return {
         "benchmark": name,
         "machine": f"{platform.machine()}, {_processor()}",
-        "commit": _commit(),
+        "commit": commit(),
         "metrics": {metric: asdict(value) for metric, value in metrics.items()},
     }
 
@@ -87,7 +88,7 @@ def _processor() -> str:
     return platform.processor()
 
 
-def _commit() -> str:
+def commit() -> str:
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     return ran.stdout.strip() or "unknown"

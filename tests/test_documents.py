@@ -16,9 +16,10 @@ ROOT = Path(__file__).parents[1]
 DRIVING = "docs/driving-the-core.md"
 GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "models", "operating", "simulation")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
+PAGES += ("benchmarks/RESULTS.md",)
 PAGES += tuple(f"docs/{name}.md" for name in GUIDES)
 
-LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400}
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400, "benchmarks/RESULTS.md": 150}
 COLUMNS_MAX = {"README.md": 110}
 SENTENCE_WORDS_MAX = {"README.md": 30}
 GLOSSARY_MAX = 30
@@ -210,7 +211,7 @@ def test_the_first_table_of_the_readme_has_the_figures_that_were_measured():
 
 
 def test_what_a_liar_does_by_the_readme_was_measured():
-    rows = table_of((ROOT / "benchmarks/RESULTS.md").read_text(), "**Gemma 3 270M with liars**")
+    rows = table_of((ROOT / "benchmarks/notes/2026-11.md").read_text(), "**Gemma 3 270M with liars**")
     honest, lied = (rows[name][-1].partition("/")[0] for name in ("honest, ours", "1 of 4 turned and largest, ours"))
     *_, said = table_of((ROOT / "README.md").read_text(), "# seedflood")["**seedflood**"]
     assert said == f"0{honest} → 0{lied}"
