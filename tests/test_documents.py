@@ -17,7 +17,7 @@ DRIVING = "docs/driving-the-core.md"
 GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "models", "operating", "simulation")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PAGES += tuple(f"docs/{name}.md" for name in GUIDES)
-EXPLANATIONS = tuple(f"docs/explanation/{name}.md" for name in ("consensus", "learning"))
+EXPLANATIONS = tuple(f"docs/explanation/{name}.md" for name in ("consensus", "gossip", "learning", "links"))
 PAGES += EXPLANATIONS
 
 LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400}
