@@ -18,10 +18,12 @@ GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "models", "operat
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PAGES += ("benchmarks/RESULTS.md",)
 PAGES += tuple(f"docs/{name}.md" for name in GUIDES)
+EXPLANATIONS = tuple(f"docs/explanation/{name}.md" for name in ("consensus", "gossip", "learning", "links"))
+PAGES += EXPLANATIONS
 
 LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400, "benchmarks/RESULTS.md": 150}
-COLUMNS_MAX = {"README.md": 110}
-SENTENCE_WORDS_MAX = {"README.md": 30}
+COLUMNS_MAX = {"README.md": 110, **dict.fromkeys(EXPLANATIONS, 110)}
+SENTENCE_WORDS_MAX = {"README.md": 30, **dict.fromkeys(EXPLANATIONS, 30)}
 GLOSSARY_MAX = 30
 """What a newcomer reads in an hour, and keeps in mind."""
 

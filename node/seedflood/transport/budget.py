@@ -1,15 +1,10 @@
 """Rate limits: token buckets per peer, for work that brings nothing new.
 
-New bundles are free, however many there are: a limit on volume would slow down the peer that has most to say. Only work
-that could go on for ever without use is charged: frames without news, bundles that were held already, signatures
-verified in vain, statements, digests, pulls. In a flood every neighbour may repeat once what another one sent first, so
-each new bundle earns every peer one free repeat.
+New bundles are free, however many there are; only work that could go on for ever without use is charged. A peer that
+has emptied a bucket is *muted*, and none of its messages is lost. Only a peer's own behaviour counts, never what others
+say of it.
 
-A peer that has emptied a bucket is *muted*: nothing is read from it until the bucket is refilled. HTTP/2's flow control
-then slows it down, and none of its messages is lost. The seconds that it was muted add up to a score, which halves
-every minute. If the score gets too high the link ends. After that, and after a breach of the protocol, the peer is
-refused for a back-off time that doubles. Only a peer's own behaviour counts, never what others say of it. Peers of our
-configuration are muted, but never refused.
+When a link ends, and who is refused: docs/explanation/links.md.
 """
 
 from collections import OrderedDict
@@ -113,7 +108,7 @@ class Conduct:
                 paid = min(amount, earned)
                 earned, amount = earned - paid, amount - paid
             seconds = max(seconds, self._buckets[kind].take(amount, now))
-        self._buckets["repeats"].earn(earned)
+        self._buckets["repeats"].earn(earned)  # every neighbour may repeat once what another one sent first
         seconds = min(seconds, MUTE_SECONDS_MAX)
         self._score = self.score(now) + seconds
         self._scored_at = now

@@ -1,22 +1,10 @@
 """Certificates of channels: which origin is at the other end of a TLS connection?
 
-gRPC's TLS takes no Ed25519 certificates, and a dialler cannot see the certificate of a server. So every node makes a
-key of its own for channels (ECDSA, P-256), which never leaves memory, and there are two statements that only an
-origin's key can sign:
+Every node makes a key of its own for channels, which never leaves memory. An origin's key signs two statements: *this
+channel key is mine*, in the certificate, and *I have accepted the connection of that channel key*, to the dialler. So
+somebody in between, who has other channel keys, can only be itself.
 
-- *This channel key is mine*, with the time for which it holds. It stands in an extension of the certificate, as in
-  libp2p's TLS. The accepting side reads it.
-- *I have accepted the connection of that channel key*. It is about the dialler's certificate and goes to the dialler
-  before the dialler says anything.
-
-Somebody between two hosts has two connections, and channel keys of its own at both. It cannot present the dialler's
-certificate, because it has not got the key of it. So what the accepting side signs for it is about another certificate
-than the dialler's, and the dialler refuses. With an origin's key of its own it can only be itself.
-
-The statements say nothing of a run: the hello does, and hosts of different runs should be told so.
-
-The authority that has signed every certificate is a formality which gRPC asks for. Its key follows from a constant, so
-anyone can sign with it, and nothing is concluded from its signature.
+Why TLS alone is not enough: docs/explanation/links.md.
 """
 
 import datetime
@@ -65,7 +53,7 @@ class Certificate:
 
 
 def issue(signer: Identity, now: float) -> Certificate:
-    """A new channel key with its certificate. now: seconds since 1970."""
+    """A new channel key with its certificate: gRPC's TLS takes no Ed25519. now: seconds since 1970."""
     key = ec.generate_private_key(ec.SECP256R1())
     channel = _digest(key.public_key())
     begin, end = int(now - CLOCKS_SECONDS), int(now + VALID_SECONDS)
@@ -136,7 +124,7 @@ def check_proof(proof: bytes | None, channel: bytes, verify: Verify) -> bytes:
 
 @cache
 def authority() -> bytes:
-    """The certificate of the authority, in PEM."""
+    """The certificate of the authority, in PEM: a formality which gRPC asks for, and nothing is concluded from it."""
     key, name = _authority_key(), _name("seedflood authority")
     builder = x509.CertificateBuilder(
         issuer_name=name,

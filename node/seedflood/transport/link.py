@@ -1,15 +1,10 @@
 """One link: a stream to a neighbour, its send queue, and the pulls that share it with live frames.
 
-If large contents travel (`LinkSettings.has_contents`), they have a second stream, on a connection of its own: what
-waits there is in nobody's way. TCP and the window of HTTP/2 alone say when it has room, and only then the owner is
-asked for the next frame, so nothing queues here. Both streams have one fate: if one ends, the link has ended.
+The donor of a pull sends the next part of its answer only if no live frame waits and few parts are in flight
+(`answer`), and the asker acknowledges each part once it is processed. So live frames pass on both sides. Large contents
+have a second stream on a connection of its own, where nothing queues. Both streams have one fate.
 
-A pull travels on the link because both sides must be able to ask, and the side that was dialled may have no address for
-the other. The donor sends the next part of its answer only if no live frame waits and few parts are in flight
-(`answer`). The asker acknowledges each part once it is processed. HTTP/2's own flow control is not enough for this: it
-lets megabytes pile up in front of a slow reader, and live frames would wait behind them (280 ms on loopback, now 8). So
-a pull of a million updates keeps one batch in the donor's memory, yields to the event loop between parts, and lets live
-frames pass on both sides.
+Why HTTP/2's flow control is not enough: docs/explanation/links.md.
 """
 
 import asyncio

@@ -1,21 +1,10 @@
 """The send queue of one link.
 
-Its memory is bounded, and messages leave in the order in which they came, with two exceptions:
+Its memory is bounded, and messages leave in the order in which they came. When the peer reads too slowly, the oldest
+updates are dropped, and repair brings them later. Digests keep their place behind updates: one that overtook them would
+look like a difference. Only pings and the transport's own frames overtake, one at a time.
 
-* When the peer reads too slowly, the *oldest queued updates* are dropped; repair (digest and pull) brings them later,
-  in bulk. The oldest `Opaque` messages are dropped as well; their algorithm must expect that, as it must expect a link
-  that breaks.
-* Digests, pings and the statements of an origin replace older ones of their kind, so such chatter can neither fill nor
-  end a slow link.
-
-Updates and digests keep their order, because a digest that overtook updates would look like a difference, and start a
-pull for updates that are in flight anyway. Only pings and the transport's own frames overtake: they measure and steer
-the link, and must not wait behind its load. They overtake one at a time, because a fast pull asks for more after every
-frame and would keep everything else waiting.
-
-Small batches of updates are joined when they are taken, so a busy stream gets larger frames, not more of them. A batch
-that fills a frame well is passed on as the same object. Other links send the same object, so it is encoded once
-(`codec`).
+What is dropped, replaced or joined: docs/explanation/links.md.
 """
 
 from collections import deque
@@ -74,6 +63,7 @@ class SendQueue:
         self._bundles = 0
         self._bytes = 0
         self._is_turn_of_waiting = False
+        """A fast pull asks for more after every frame, and would keep everything else waiting."""
         self.dropped = 0
 
     @property

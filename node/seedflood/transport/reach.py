@@ -1,15 +1,11 @@
 """Reachability: under which address a host is seen, and whether it can be dialled there.
 
-A host cannot know this of itself: a router may give it another address, and let nobody in. So whoever is dialled tells
-the dialler from which address it came, and tries to dial it back there. That must not make hosts dial victims, so:
+A host cannot know this of itself, so whoever is dialled tries to dial the dialler back. That must not make hosts dial
+victims: the address is the one that the link comes from, the link is admitted, and attempts are few. It counts only if
+the peer's key is proven there, where links are encrypted. What is found is shown to operators, and nothing else
+follows.
 
-* the address is the one that the link comes from, which has answered; only the port is the peer's word
-* nobody dials back before the link is admitted, and a stranger to a closed run is not
-* one attempt at a time, of `LOOK_SECONDS_MAX`; for an address one in `AGAIN_SECONDS`, whoever comes from there, and two
-  more only if that fails: who has just come up may be too busy to answer
-* it counts only if the peer's key is proven there, where links are encrypted; nothing is sent
-
-What is found is shown to operators, and nothing else follows from it.
+More: docs/explanation/links.md.
 """
 
 import asyncio
@@ -27,8 +23,11 @@ from seedflood.transport.server import LOOK, DialledStream
 
 LOOK_SECONDS_MAX = 3.0
 AGAIN_SECONDS = 600.0
+"""For an address there is one attempt in so many seconds, whoever comes from there."""
+
 PAUSES = (0.0, 5.0, 30.0)
-"""Before each attempt, in seconds."""
+"""Before each attempt, in seconds. The others follow only if it fails: who has just come up may be too busy to
+answer."""
 
 REMEMBERED = 256
 """Of how many addresses the last attempt is remembered: more than that in ten minutes, and none is made."""

@@ -1,19 +1,11 @@
 """Audits: does what an origin publishes follow from its rows? One audit says yes or no, and a liar is named by a count.
 
-An update is a function of run seed, origin, step, rows and applied updates. In strict windows every host measures a
-step with the same updates applied. So an auditor that has the rows measures a round of another origin again, when it
-measures that round itself, and needs neither old weights nor a replay. What then differs is rounding: nothing to speak
-of between hosts with float32 weights, and much if one of them computes in half precision.
+In strict windows every host measures a step with the same updates applied, so an auditor that has the rows measures a
+round again. What then differs is rounding. One audit never names anybody: a host is named if an honest one would differ
+so often with a probability below CHANCE_MAX. Rounding hides lies, so who lies in one step of twenty is found late by
+gradients, and never by slopes.
 
-An audit *differs* if a slope is off by nearly as much as was measured, or if too few signs of a gradient are those that
-were measured: noise, zeros and copies of others are like that. So is a loss that is off by more than a quarter. An
-honest host in half precision differs now and then. A host is named if it differs so often that an honest one would do
-so with a probability below CHANCE_MAX. So one audit never names anybody.
-
-In a round of several steps the origin measures the later ones as if the earlier ones were applied as it has published
-them. The auditor applies what it measured itself, and is as far off as half precision is. So a round is one audit.
-
-Rounding hides lies. Who lies in one step of twenty is found late by gradients, and never by slopes.
+More: docs/explanation/learning.md.
 """
 
 import math
@@ -103,8 +95,8 @@ class Audits:
         *,
         is_loss_judged: bool = True,
     ) -> Finding | None:
-        """Takes what an origin published of a round, and what we measured in its place. Returns a finding that is
-        new."""
+        """Takes what an origin published of a round, and what we measured in its place. Returns a finding that is new.
+        Later steps of a round are as far off as half precision is, so a round is one audit."""
         if origin not in self._seen and len(self._seen) >= ORIGINS_MAX:
             return None
         self.count += 1

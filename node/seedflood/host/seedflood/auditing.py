@@ -1,21 +1,10 @@
 """The auditor of a host: draws whom to audit, measures again in its place, and compares when the update is here.
 
-An audit is drawn when this host begins to measure a round. It is measured right after that round, before anything else
-is applied. Windows are strict, so the replica here is then the one with which everyone measures this round. Nobody else
-can foresee whom it concerns, because the draw comes from the operating system and is sent to nobody.
+A round is measured again right after our own, before anything else is applied. Windows are strict, so the replica here
+is then the one with which everyone measures it. Nobody can foresee whom an audit concerns. A finding names an origin
+and cuts nobody off.
 
-Bounded windows would need updates that state what was applied. That was built and taken out again: twenty bytes each
-and one format more, and in short epochs four of five audits could not be made (benchmarks/RESULTS.md). Private rows
-cannot be audited, since nobody else can tell what follows from them: log and status name these hosts.
-
-By reward an auditor writes the same texts, for their noise follows from run seed, origin and step. But a token whose
-number is close to that of another one may be the other one in half precision, and then the rest of the text is
-another. If the share of such texts is more than `CLOSE_MAX` times the square of the share that teaches, the audit does
-not count: one text changes more where few teach. Who writes long texts is never named, honest or not.
-
-A finding names an origin and cuts nobody off; it stays on this host. An audit costs as much as a measurement, and
-strict windows wait for the slowest: n hosts that audit 3 % of their rounds make a run up to n times 3 % longer, if no
-network hides it.
+What cannot be audited, and what it costs: docs/explanation/learning.md.
 """
 
 import json
@@ -104,7 +93,7 @@ class Auditor:
         self._trainer = trainer
         self._journal = journal
         self._daemon = daemon
-        self._draw = secrets.SystemRandom()
+        self._draw = secrets.SystemRandom()  # so nobody can foresee it
         self._waiting: dict[tuple[OriginId, int], _Measured] = {}
         self._unaudited: set[OriginId] = set()
         """Of whom the log has said that they cannot be audited here."""
@@ -122,6 +111,7 @@ class Auditor:
         )
 
     def _measured_again(self, origin: OriginId, again: Round) -> None:
+        # In half precision a text may become another one, which changes more where few teach.
         if again.figures.get(CLOSE_TEXTS, 0.0) <= CLOSE_MAX * again.figures.get(TEACHING_TEXTS, 1.0) ** 2:
             is_loss_judged = again.figures.get(CLOSE_TEXTS, 0.0) == 0  # another text is another reward
             self.measured(origin, again.step, again.probes, is_loss_judged=is_loss_judged)

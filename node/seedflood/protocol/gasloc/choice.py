@@ -1,24 +1,10 @@
 """With whose replica all hosts end.
 
-After the closing rounds every host states the digest of its replica, signed and to everyone, and waits until all have
-stated one (`final_wait`). Then it takes the one of these rules, states it as well, and passes it on (`copies`):
+After the closing rounds every host states the digest of its replica, signed. Then all take the one that most hosts
+hold, if more than a third do: so an honest one vouches for it. Before that, each takes the first one in a draw that is
+near its own. All that decides is in signed statements, so hosts that have received the same take the same.
 
-1. The one that most hosts hold, if more than a third of the run's hosts hold it: they cannot all be liars, so an honest
-   one vouches for it. It is taken however far it is from ours.
-2. While there is none, the one that comes first in the draw of the run's seed, by the word of its author. It must be
-   near ours (`Take`). Who finds it far states that it refuses it, does not pass it on, and goes on with the next one.
-   Who has no replica of its own to compare with waits for the first rule.
-3. Where hosts have kept different ones for as long as those that are away are waited for, the one that most hold is
-   taken, however few they are: all honest hosts may be far from each other.
-
-All that decides is in signed statements. So hosts that have received the same take the same, though one of them may
-have refused what another one took. A liar may refuse what it likes, which counts for nothing: refusals only say which
-way a replica does not come. Where liars are enough to turn what most hosts hold, and never stay with one statement,
-hosts may end with different replicas, each of them near an honest one; their logs say so.
-
-**Nothing is waited for that nobody serves.** What comes first in the draw has as long as it may take to come here, and
-longer while it arrives. It is passed over at once if it cannot come by way of hosts that do not refuse it. An author
-has this time once, so it does not help to state another replica.
+The three rules, and how long each is waited for: docs/explanation/gossip.md.
 """
 
 from typing import NamedTuple
@@ -57,7 +43,8 @@ class Choice:
         self._pace = pace
         self._origin = presence.ours.origin
         self._until: dict[OriginId, tuple[bytes, float]] = {}
-        """By author that came first: the digest that it stated then, and how long that is waited for."""
+        """By author that came first: the digest that it stated then, and how long that is waited for. An author has
+        this time once, so it does not help to state another one."""
         self._lost: set[bytes] = set()
         """What more than a third of the hosts hold, and nobody gives us."""
 
@@ -85,7 +72,7 @@ class Choice:
         return bool(self._held())
 
     def refuse(self, author: OriginId) -> None:
-        """Its replica is too far from ours."""
+        """Its replica is too far from ours. To others a refusal says only which way a replica does not come."""
         self.refused = [*self.refused, author][-REFUSED_MAX:]
         self._until[author] = b"", 0.0
 

@@ -1,16 +1,10 @@
 """The course of a node: it joins, then goes through its rounds, each local steps and an exchange, and comes to the end.
 
-`phase` says which phases of a node may follow each other. Rounds have the same numbers on all hosts. A host that falls
-behind numbers its parameters with the round that the others have reached: it has done fewer steps, and nobody waits for
-it. If it lacks most of the rounds it takes a copy, as who joins does.
+Rounds have the same numbers on all hosts. A host that falls behind numbers its parameters with the round that the
+others have reached, and nobody waits for it. They have reached it when half of the swarm has: a single neighbour could
+lie. `phase` says which phases of a node may follow each other.
 
-The others have reached a round when half of the swarm has: a single neighbour could lie. The first round waits for all
-hosts, but no longer than a start may take. A host that starts again states no rounds until it takes part, so meanwhile
-its last word counts; else hosts that all start again would take the run for a new one.
-
-A run ends with three closing rounds, exchanges with all neighbours without local steps, before which all wait for
-those that still train. They bring replicas near each other. Then all end with one replica (`choice`), before which they
-wait for each other again.
+How a run begins and ends: docs/explanation/gossip.md.
 """
 
 from dataclasses import dataclass

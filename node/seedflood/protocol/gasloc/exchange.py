@@ -1,14 +1,11 @@
 """The exchange of a round: its partners, how far each pair is, and how long to wait.
 
-It does not know what the node does next (`algorithm`), how bytes are transferred (`transfer`), or what they mean.
+An end that has all of its partner's parameters waits until the partner has all of ours, because ours must not change
+before. So both ends mix, or none does, unless one of them dies, is cut off, or comes to its deadline: then one mixes
+alone. It does not know what the node does next (`algorithm`), how bytes are transferred (`transfer`), or what they
+mean.
 
-Each end of a pair mixes with what it has of the partner by its deadline. An end that has all of it waits until the
-partner has all of ours, too, because our parameters must not change before. So both ends mix, or none does, unless
-something happens to one of them in between: it dies, is cut off, or its deadline comes first. Then one end mixes alone,
-and moves the mean of all replicas by its part of the pair's difference over the number of hosts.
-
-A partner that is not in our own matching is accepted only while the first partners may still come. Otherwise late ones
-could hold us up one after the other.
+What that does to the mean of all replicas: docs/explanation/gossip.md.
 """
 
 from collections.abc import Iterable, Iterator

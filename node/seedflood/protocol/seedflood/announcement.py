@@ -1,14 +1,11 @@
 """Announcement: a node that returns to strict windows says so, and publishes only when its neighbours have confirmed
 it.
 
-Nobody waits for a node that has left. Suppose that it published at once, and that its links broke at that moment. The
-others would go on without it, close the epoch in which it published, and compact it. Its bundle would come too late for
-a sum whose bundles are gone, and an optimiser that goes by steps could not even add it. The node itself would wait for
-ever for the rounds that are in that sum. So it announces from which step on it takes part, and pings. Links keep order:
-a neighbour that answers has heard the announcement before, waits for the node from then on, and closes no epoch without
-it.
+Links keep order, so a neighbour that answers a ping has heard the announcement before. From then on it waits for the
+node, and closes no epoch without it. Nothing of this is needed at the beginning of a run, when no window closes before
+all clients have joined.
 
-Nothing of this is needed at the beginning of a run, when no window closes before all clients have joined.
+What would be lost without it: docs/explanation/consensus.md.
 """
 
 from collections.abc import Collection

@@ -1,28 +1,10 @@
 """Catching up: does a node know enough to speak?
 
-A node may speak once it has held everything that one neighbour held when they linked. That is enough as long as its own
-journal is whole, for the journal knows everything that the node ever published. A journal that was lost or damaged does
-not: a single neighbour may hold the last thing that we published. A node is *amnesic*
+A node may speak once it has held everything that one neighbour held when they linked. An *amnesic* one, whose journal
+lacks something that it published, first reaches all neighbours of its last statement that have not left. If it spoke
+earlier it might contradict itself, and two contents of one step stay for ever.
 
-* if its journal is damaged, or lacks a statement or a step of ours that the network knows: it is an old copy then, for
-  both are durable before they are sent;
-* if its journal knows of no step that we took part in, and the key is not fresh: a key without a past means that the
-  past was lost. A key is fresh from the moment it is made until just before its first use; a mark on the disk says so.
-
-Whatever we published went through the neighbours that we had then, and the last statement in which we took part names
-them. Before an amnesic node speaks again,
-
-* it reaches all of them that have not left, however long that takes. In bounded windows we may have gone on with one
-  of them alone, as far as we liked, so no step is safe without that one. Meanwhile the node is idle and says whom it
-  waits for. If it went on, it would contradict itself, and two contents of one step stay for ever;
-* it holds all steps that the statement names. Perhaps nobody brings them: they were sent to nobody, or to a
-  host that was linked for a moment. Then the node begins behind them when its patience ends. In bounded windows
-  it does not declare them as skipped: a hole contradicts nothing, even if somebody turns up with them. Strict windows
-  would wait for a hole for ever, on every host. So there it declares them as skipped, or measures them again if it had
-  published something later that is held, unless they turn up before it speaks;
-* it waits a moment for messages in flight. The network may know a newer statement of ours than anyone whom we have met.
-  So this takes as long as our former neighbours need to dial again. If we have met everyone there is, or know the
-  statement from our own journal, two rounds of repair are enough.
+When a node is amnesic, and what it waits for: docs/explanation/consensus.md.
 """
 
 from collections.abc import Collection, Iterable
@@ -67,6 +49,7 @@ class CatchUp:
         if spoken is not None:
             self._learn(spoken)
         is_silent = newest is None or not newest.has_spoken
+        # A key without a past means that the past was lost. It is fresh until just before its first use.
         self.is_amnesic = is_journal_damaged or (is_silent and not is_key_fresh)
         self._is_past_certain = not is_silent
 

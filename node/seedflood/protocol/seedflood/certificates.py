@@ -1,42 +1,10 @@
 """Votes and certificates: when may the sum of an epoch take the place of its bundles, and who believes it?
 
-A sum takes the place of hundreds of signed bundles, and is not signed itself. So each host that has taken the sum of an
-epoch that is over signs a *vote*: the epoch, the digest of the steps that the sum covers, and the digest of the sum. A
-host votes once on an epoch. Its vote is on its disk before anyone receives it, and a host that lost its disk learns its
-votes from its former neighbours before it speaks again (`catchup`). Votes flood, and all that matter are sent on a new
-link. Who still misses some sends its own vote again: to a neighbour that knew it, that is a question.
+A host signs one *vote* on an epoch that is over, and it is on its disk before anyone receives it. Enough equal votes
+are a *certificate*, which travels with the sum and is final. In closed runs with bounded windows a majority of each
+roster since the last certificate is enough, so there is one at most. Else everyone who takes part has to vote.
 
-Enough equal votes are a *certificate*. It is kept and travels with the sum, and it is final: what comes late for the
-epoch stays a bundle beside the sum. How many votes are enough?
-
-* In closed runs with bounded windows: a majority of those who may train by the roster. Any two majorities share a
-  host, and no honest host votes twice. So there is one certificate, as long as liars are few, and a host that is away
-  for long, or dead, stops nothing. But rosters change, and a part of a split run may not have heard of it. So a vote
-  names the serial of the roster by which it is cast, and later epochs are voted for by no older one. The certificate of
-  an epoch then shows that the rosters before the least serial in it are over: a majority of each has moved on. It takes
-  a majority of **each roster from there**, as the certificates of earlier epochs show it, to the greatest serial among
-  its votes. Of two certificates of one epoch the rosters either overlap, and majorities of one roster share a host; or
-  an earlier epoch shows those of one of them over, and then a host would have voted by an older roster later. It begins
-  with the first roster that lists all clients. So removed hosts are out of the count after the next epoch that is
-  compacted, and newcomers are in. Who removes half of the hosts or more in between leaves too few of the old roster:
-  nothing is compacted any more.
-* Else everyone who takes part has to have voted for the same steps, and more than half of them for the sum. So nothing
-  can come late that is no longer waited for. A host that left before the end of the run may return, so it is awaited
-  like the others for another RETURN_ROUNDS: were it not, two sides that each believe that the other has left would go
-  apart. Who has left and returned takes part from then on, and is not awaited for what was before. So that a few who
-  never left make no certificate that nobody else believes, it takes as many votes as those want to whom the sum is
-  given.
-
-If the hosts of a closed run voted for different steps, since the network was split at the end of an epoch, there is no
-certificate. Then the epoch stays bundles on all hosts, and nothing else follows: they are kept, repaired and served
-like those of an open epoch. It costs space, and needs no second vote. The log says so once, as it does of an epoch that
-has waited for OVERDUE_SECONDS (`voting`). If only a few voted otherwise, and a host heard of that after it had found a
-certificate, all others take its sum (`sums`).
-
-Who is given a sum wants votes of more than half of those who took part in the epoch as far as it knows; in an open run
-of more than half of the clients. It counts itself if its own vote is there: so it knows that it was of that opinion,
-though it may have lost its disk since. It counts as well if it has voted otherwise: else each half of a split would
-believe the other, and a liar could give both a sum. Its maker saw no fewer.
+Why rosters are counted so, and what a split leaves: docs/explanation/consensus.md.
 """
 
 from collections import Counter
@@ -51,7 +19,8 @@ from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
 
 RETURN_ROUNDS = 4096
-"""How many rounds after its last step an origin that left may return and still find all bundles that it lacks."""
+"""How many rounds after its last step an origin that left may return and still find all bundles that it lacks. So long
+its vote is awaited: else two sides that each believe that the other has left would go apart."""
 
 EPOCHS_TOLD_MAX = 64
 """Of how many epochs without a certificate, the earliest ones, votes are looked at and sent at once."""
@@ -220,6 +189,8 @@ class Certificates:
         """Is a sum to be believed that has these votes, of different hosts, if somebody else gives it to us?"""
         if self.is_by_majority:
             return bool(self._majority(epoch, votes))
+        # Our vote counts though our disk may have been lost since, and if it is for another sum: else each half of a
+        # split would believe the other, and a liar could give both a sum.
         but = self._origin if self.ours_on(epoch) is None else None
         return 2 * len(votes) > self._size(epoch, {vote.origin for vote in votes}, but=but)
 

@@ -1,22 +1,11 @@
 """The divergence detector: neighbours send each other the digest of their coefficients, each with the frontier it
 belongs to.
 
-Equal frontiers with unequal digests mean that one of the two is wrong: a flipped bit, a broken disk, an origin that
-sent them different things. Nobody can tell which one. So a node that differs from most of its neighbours
-(`credibility`) raises the alarm and rebuilds its coefficients from its journal. If that changed something, it is not
-ready until its digest equals a neighbour's again. If not, it was right all along.
+Equal frontiers with unequal digests mean that one of the two is wrong, and nobody can tell which one. So a node that
+differs from most of its neighbours (`credibility`) rebuilds its coefficients from its journal. Only digests of one and
+the same frontier are counted together.
 
-Nodes reach the same frontier at different moments. So both sides remember the last digests, and the one that has both
-compares them. Only digests of one and the same frontier are counted together: that a neighbour was equal earlier says
-nothing of a bit that has flipped since. So who has not spoken of a frontier yet is waited for, up to two comparison
-periods.
-
-A relay has no replica. It repeats what others sent, and perhaps what we sent. It is asked only by a node whose
-neighbours are all relays, and what it says ends no doubt.
-
-If an origin has ended (`ends`), the journal may hold less now than the coefficients. Then these are
-*outdated* until they are rebuilt, and if that happens often, a rebuild has to wait for a while. Meanwhile their digest
-means nothing: none is taken, sent or compared, and no node ends a run with them.
+What makes them differ, and what a relay's word is worth: docs/explanation/consensus.md.
 """
 
 from collections import Counter, OrderedDict
@@ -109,7 +98,8 @@ class DivergenceDetector:
 
     @property
     def is_outdated(self) -> bool:
-        """Has the journal changed since the coefficients were made?"""
+        """Has the journal changed since the coefficients were made, as an origin ended (`ends`)? Then no digest of them
+        is taken, sent or compared, and no node ends a run with them."""
         return self._outdated_at < _NEVER
 
     @property
@@ -176,7 +166,8 @@ class DivergenceDetector:
         return is_news
 
     def review(self, now: float) -> None:
-        """A comparison period is over: judges the last frontier of which somebody had spoken when it began."""
+        """A comparison period is over: judges the last frontier of which somebody had spoken when it began. So others
+        are waited for, up to two periods."""
         if self._awaited_at is not None:
             self._judge(self._awaited_at, now, is_final=True)
         verdicts = ((key, self._verdicts(key, self._witnesses())) for key in reversed(self._ours))
@@ -202,7 +193,8 @@ class DivergenceDetector:
         return any(map(self._has_replica, witnesses)) and 2 * sum(verdicts.values()) >= len(witnesses)
 
     def _witnesses(self) -> list[OriginId]:
-        """Whose word on our replica counts: neighbours that have one themselves; of a node without any, relays."""
+        """Whose word on our replica counts: neighbours that have one themselves; of a node without any, relays, which
+        repeat what others sent, and perhaps what we sent."""
         return [peer for peer in self._neighbours if self._has_replica(peer)] or list(self._neighbours)
 
     def _verdicts(self, frontier_digest: bytes, witnesses: Iterable[OriginId]) -> dict[OriginId, bool]:

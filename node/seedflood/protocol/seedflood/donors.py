@@ -1,22 +1,11 @@
 """Repair (anti-entropy): neighbours compare digests of their frontiers and pull the difference. Flooding is for speed,
 this is for certainty.
 
-There are two comparisons. At every (re)connect the hello carries the whole frontier: what the neighbour holds and we
-lack becomes a *goal*, and is pulled at once. Then, every few seconds, both send 32 bytes. Unequal digests mean that one
-of the two lacks something, so a node that receives such a digest pulls from its sender whatever its own frontier lacks.
+At every (re)connect the hello carries the whole frontier: what we lack of it is a *goal*. Then, every few seconds, both
+send a digest. A node pulls from one donor at a time, and no donor can keep its turn: neither by silence nor by sending
+what is of no use.
 
-While a run moves, what is on its way right now would always look like a difference, so a digest covers only the steps
-below the sender's last closed rounds. When nothing has moved since the last comparison, it covers everything: so a
-stalled window is repaired, whatever was lost. But steps that take seconds look like a stalled window until the first
-bundle of the next round comes, and it comes to one of two neighbours first. So whoever has heard something since its
-own last digest does not compare everything: the next digest comes soon.
-
-A node pulls from one donor at a time, because two of them would mostly send the same. It asks the next one when the
-pull has ended, has broken off, or has brought nothing for a whole comparison period. Parts of a sum count as something,
-but no more of them in a row than a sum has: else a liar could hold its turn, and all repair, by parts without end. It
-could as well by a bundle now and then, or by live ones alone, which look like those of an answer. So a pull that is
-under way for long also gives way, if another neighbour has something; the pulls together get twice as long each time,
-so that those over slow links are rarely doubled.
+What digests cover, and whom a node asks next: docs/explanation/consensus.md.
 """
 
 from dataclasses import dataclass
@@ -30,7 +19,8 @@ SETTLED_ROUNDS = 2
 
 
 TURN_PERIODS = 32
-"""For how many comparison periods a donor keeps its turn, whatever it brings: 64 seconds."""
+"""For how many comparison periods a donor keeps its turn, whatever it brings: 64 seconds. A liar may bring a bundle now
+and then, or live ones alone, which look like those of an answer."""
 
 
 class _Goal:
@@ -80,6 +70,7 @@ class Donors:
 
     def __init__(self, sum_bytes: int = 0) -> None:
         self._parts_max = 1 + sum_bytes // EPOCH_PART_BYTES
+        """In a row: else a liar could hold its turn, and all repair, by parts without end."""
         self._peers: dict[OriginId, _Comparison] = {}
         self._digest_before: bytes = b""
         """Of all that was held at our own last comparison."""
@@ -132,6 +123,7 @@ class Donors:
         comparison = self._peers[peer]
         comparison.digest = digest
         comparison.members_differ = comparison.members_differ + 1 if digest.members_digest != members_digest else 0
+        # Steps that take seconds look like a stalled window until the next bundle, which reaches one of us first.
         is_comparable = digest.before < STEP_MAX or frontier.digest() == self._digest_before
         is_different = is_comparable and digest.frontier_digest != frontier.digest(digest.before)
         if is_different or comparison.members_differ > 1:
@@ -153,6 +145,7 @@ class Donors:
             one.is_goal_wanted = True
             one.is_wanted = one.is_wanted or not self.has_pulled
         is_any_waiting = any(not one.is_pulling and (one.is_wanted or one.goal is not None) for one in comparisons)
+        # Twice as long for each pull under way, so that those over slow links are rarely doubled.
         turn = (TURN_PERIODS << sum(one.is_pulling for one in comparisons)) // 2
         for one in comparisons:
             one.periods += 1

@@ -1,34 +1,10 @@
 """The end of an origin: which of its steps count no more, on every host.
 
-An origin ends in one of three ways:
+An origin says goodbye, is removed and *cut* by its operator, or contradicts itself, which two bundles prove. Steps that
+do not count are *holes*: they are held as if they were skipped, and nothing of them is taken again. So all hosts come
+to hold the same, whatever each held before. What a compacted epoch covers stands.
 
-    it says goodbye         its statement names its last step. Nobody waits for more (`membership`).
-    it is removed           by the roster, or because its time is over. It is frozen: nothing new of it is taken, but
-                            hosts go on repairing what any of them holds. Each states the digest of what it holds. When
-                            all that can be reached state the same, the operator signs a *cut*, an entry of the roster:
-                            these steps count, and no others.
-    it contradicts itself   two of its bundles cover one step, and differ (`equivocation` finds them). They prove that
-    it
-                            lies. From the first step that either covers, nothing of it counts.
-
-The steps that do not count are *holes*. A hole is declared as skipped, in place of the origin. So a host notes holes as
-held, which is all that windows, epochs and the end of a run ask. What it holds in a hole is *surplus*: the bundles
-leave journal and queues, sums of their epochs are void, and the coefficients are made again from the journal. What it
-lacks outside of holes is repaired as ever. Nothing of a hole is taken again, from anybody (`admission`).
-
-So all hosts come to hold the same, whatever each held before: in a hole nobody has anything, and elsewhere everybody
-has what anybody has. Of two proofs the one with the earlier end counts, and holes of a cut and of a proof add up, so it
-does not matter which is heard first. A proof is passed on when it is news, kept in the journal, and sent on every new
-link and with the answer to any pull.
-
-A bundle that skips some steps before an end and was measured behind it contradicts the bundle that makes the end. So
-whoever holds one has the proof of an earlier end: no step before an end depends on a bundle that is gone.
-
-What a compacted epoch covers stands, though an end or a cut says otherwise: it has a certificate, and its bundles are
-gone. A host that has not compacted it yet loses its surplus, sees that its replica differs, and is given the sum. If
-all took surplus out of an epoch for which they had voted, nobody has the sum of its certificate. Then the epoch stays
-as bundles everywhere, like one for which hosts voted differently; nobody votes twice. A liar can do that to epochs that
-are not compacted when it is found out, and to no others.
+How surplus is taken out, and why no order matters: docs/explanation/consensus.md.
 """
 
 import hashlib

@@ -1,26 +1,10 @@
 """Closed epochs: in the end the sum of an epoch's updates takes the place of its bundles.
 
-A bundle belongs to the epoch of its `step`, with all the steps that it covers. An epoch is *complete* when every origin
-has measured or skipped each of its steps, or left before it. Then its sum is the same on every node. A node that has
-gone beyond a complete epoch *closes* it: it takes the sum, and votes for it (`certificates`). Where a majority is
-enough, it closes an epoch that lacks something as well, one epoch later: if nobody can say it who is linked with it,
-through whomever. So hosts vote alike: what a host that is gone has published is the same everywhere by then. Nobody
-waits longer than OVERDUE_EPOCHS for one that is there and does not speak.
+A node *closes* an epoch that is complete: it takes the sum, and votes for it (`certificates`). When there is a
+certificate and the journal has the sum, the epoch is *compacted*. What decides follows from the steps that are held
+alone, so hosts vote alike. A bundle that comes late stays beside the sum.
 
-A sum has 8 r^2 bytes per matrix, however many updates there were. With a high rank and few hosts its bundles may take
-less. Such an epoch is not closed, and its bundles count on all hosts like those of any open epoch. Whether it is small
-follows from the steps that are held alone, not from a size on some disk. So hosts that would vote for one sum also
-agree on whether to take it.
-
-When there is a certificate for its sum, the epoch is *compacted*: in the journal the sum takes the place of the
-bundles, and is kept with the certificate. It counts as compacted once the journal has the sum. On a full disk that has
-to wait. From then on a node that lacks something of the epoch is given the sum. It may replace whatever part the node
-holds. A bundle that comes late for a compacted epoch stays a bundle beside the sum: it is applied, kept, and repaired
-like any other. In strict windows the order of steps matters, and the journal gives the sum first. So whoever compacted
-its own sum makes its coefficients again once anything is beside it.
-
-A dead origin keeps epochs open where everyone has to vote: it may have published something that nobody has received
-yet. That ends when it returns, or leaves.
+When an epoch is closed that lacks something, and what stays bundles: docs/explanation/consensus.md.
 """
 
 import hashlib
@@ -39,7 +23,8 @@ CLOSING_ROUNDS = 8
 """An epoch may be closed so many rounds after its end. By then everybody knows who joined right before the end."""
 
 OVERDUE_EPOCHS = 16
-"""Where a majority is enough: after so many epochs an epoch is closed whatever is lacking."""
+"""Where a majority is enough: after so many epochs an epoch is closed whatever is lacking, so nobody waits longer for
+a host that is there and does not speak."""
 
 EPOCH_BYTES_MAX = 60 << 20
 """The largest sum that the wire carries (rank 128 in 480 matrices). Epochs with larger ones are never closed."""
@@ -197,7 +182,7 @@ class Closings:
         return orders
 
     def _is_overdue(self, step: int, end: int, is_held_of_reached: Callable[[int], bool]) -> bool:
-        """Is an epoch to be closed though something is lacking?"""
+        """Is an epoch to be closed though something is lacking? One epoch later all hold the same of who is gone."""
         period = self._rules.refresh_period
         if not self._certificates.is_by_majority or step < end + period:
             return False
@@ -221,7 +206,8 @@ class Closings:
 
     @property
     def is_any_beside(self) -> bool:
-        """Is anything beside a sum of ours? Our coefficients may have it among the steps of the sum, and not after."""
+        """Is anything beside a sum of ours? Our coefficients may have it among the steps of the sum, and not after; the
+        journal gives the sum first."""
         return not self._held.keys().isdisjoint(self._ours)
 
     def digests(self, epoch: int) -> EpochDigest | None:
@@ -279,7 +265,7 @@ class Closings:
 def is_small(rules: Rules, epoch: int, held: Iterable[Held]) -> bool:
     """Do the bundles of an epoch take less space than its sum, as far as their steps tell? held: these steps. Of turns
     only one is measured; the other steps of a round of turns are skipped. What a bundle skips before the epoch begins
-    does not count."""
+    does not count. No size on a disk does either, so hosts that would vote for one sum agree on whether to take it."""
     first, end = epoch * rules.refresh_period, (epoch + 1) * rules.refresh_period
     measured = count_steps(held, first, end) // rules.turn_rounds
     told_bytes = measured * (rules.compression.size or PAIR_BYTES)

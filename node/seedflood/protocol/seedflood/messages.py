@@ -1,18 +1,10 @@
 """What nodes that train by SeedFlood say to each other: bundles of updates, digests, sums of epochs.
 
-An *update* is what one origin measured at one step. A *bundle* is one or several consecutive updates of one
-origin under one signature: the unit that is signed, journalled and flooded. With `local_steps = 1` every bundle
-holds one update.
+Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key. So a bundle
+can be replayed neither in another run nor as anything else. Steps that an origin never measures are declared by its
+next bundle as `skipped`, so what a node holds of an origin stays one number.
 
-Steps that an origin never measures (it was down, or too slow and moved on with the swarm) are declared by its next
-bundle as `skipped`. So the steps that a bundle *covers* join those of the bundle before without a hole, and what a
-node holds of an origin stays one number however irregular the origin is.
-
-Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key, so a
-bundle can be replayed neither in another run nor as anything else.
-
-The *value* of an update is a loss and a scalar, or a payload: bytes whose form the rules of the run know (`payload`).
-All bundles of a run carry the same kind; here, on the wire and in the journal a payload is bytes and nothing else.
+docs/explanation/consensus.md says what follows from these messages.
 """
 
 import struct
@@ -49,7 +41,8 @@ BATCH_BYTES = 64 << 10
 small that the count of a batch bounds its bytes."""
 
 UpdateValue = tuple[int, int] | bytes
-"""The value of an update: (loss, scalar), or a payload of at least one byte."""
+"""The value of an update: (loss, scalar), or a payload of at least one byte, whose form the rules of the run know
+(`payload`). All bundles of a run carry the same kind; on the wire and in the journal a payload is bytes."""
 
 _PAYLOADS = struct.Struct(">QIH")
 _PACKED = struct.Struct(">QQIHI64s")
@@ -86,8 +79,8 @@ def loss_of(value: UpdateValue) -> int:
 
 
 class Bundle(NamedTuple):
-    """Consecutive updates of one origin under one signature. It is a tuple because up to a hundred thousand come per
-    second.
+    """Consecutive updates of one origin under one signature: the unit that is signed, journalled and flooded. It is a
+    tuple because up to a hundred thousand come per second. With `local_steps = 1` it has one update.
 
     step: the first step measured. skipped: how many steps right before it the origin did not measure. probes: what is
     values of step, step + 1, and so on: pairs, or payloads, never both.

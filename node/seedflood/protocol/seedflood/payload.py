@@ -1,22 +1,10 @@
 """The encodings of an update, one for all hosts of a run: pairs, or payloads.
 
-    Pairs         (loss, scalar): what was lost, and one slope along one direction that follows from origin and step
-    Coefficients  the gradient in the subspace: a power-of-two scale per group of slots, and the sign of all F values;
-                  of the embeddings of tokens, only of those rows that matter most to the batch
+A payload holds only integers. It has one size, every value is bounded, and no bytes of this size mean NaN or infinity.
+So a relay can tell by looking at it whether it may be used, without numpy or a model. `admits` is cheap, and is asked
+before the signature is verified.
 
-A payload holds only integers, in units of 2^-unit_bits. It has one size, every value is bounded, and no bytes of this
-size mean NaN or infinity. So a relay can tell whether a payload may be used by looking at it, without numpy or a model.
-`admits` is cheap, and is asked before the signature is verified.
-
-Coefficients: an exponent e of one byte for each group, and one for the sparse slot if there is one. Then a bit for each
-value of the groups, the first one lowest in its byte. Then the rows of the sparse slot: the number of a row in two
-bytes, in ascending order, and its bits, from the next whole byte on. If fewer rows are kept than there is place for,
-the others have the number 65535 and mean nothing. Under an exponent of 1 or more a bit means the integer 2^(e - 1) if
-it is set and -2^(e - 1) if not; under 0 it means 0. 0 <= e <= exponent_max, so that none is larger than SCALAR_MAX.
-Bits that mean nothing are ignored. The last two bytes are what the origin lost on its batch, in units of 2^-11.
-
-A run may have a lower limit than SCALAR_MAX (`clip`). It bounds what a single update can do, whoever sends it: what is
-larger is refused, and honest hosts cut off what they measured before they send it.
+What stands where in a payload: docs/explanation/learning.md.
 """
 
 from collections.abc import Sequence
@@ -29,7 +17,8 @@ from seedflood.protocol.seedflood.messages import LOSS_BYTES, SCALAR_MAX, SCALAR
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """(loss, scalar), whose ranges the codec has checked. limit: the largest size of a scalar."""
+    """(loss, scalar), whose ranges the codec has checked: what was lost, and one slope along one direction that follows
+    from origin and step. limit: the largest size of a scalar."""
 
     limit: int = SCALAR_MAX
 
@@ -52,7 +41,7 @@ class Pairs:
 
 
 NO_ROW = 0xFFFF
-"""In the place of a row that is not kept."""
+"""In the place of a row that is not kept. Its bits mean nothing, and are ignored like all such bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +67,9 @@ NOTHING = Sparse(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """groups: how many coefficients the slots of each group have together. unit_bits: integers count units of
-    2^-unit_bits. limit: no integer is larger; exponents are bounded so that none can be. sparse: behind the groups."""
+    """A scale for each group of slots, and the sign of each value. groups: how many coefficients the slots of each
+    group have together. unit_bits: integers count units of 2^-unit_bits. limit: no integer is larger; exponents are
+    bounded so that none can be (`clip`). sparse: behind the groups."""
 
     groups: tuple[int, ...]
     unit_bits: int = SCALAR_UNIT_BITS

@@ -1,20 +1,10 @@
 """What a relay does in place of rounds. It has no model, so it measures, applies, sums and votes nothing.
 
-To the others it is a host that never speaks: it states that it is there and takes part in no step, so no window and no
-vote waits for it. All else is as on any node: what comes is checked, kept, passed on, repaired, and served to those who
-come late.
+To the others it is a host that never speaks, so no window and no vote waits for it. What hosts make of their replicas,
+it takes from them: digests (`divergence.HearsayDetector`) and certified sums (`sums`). Its run is over when somebody
+has ended it, all others have, too, or left, and it holds all that they owe.
 
-What hosts make of their replicas cannot be made here, so it is taken from them:
-
-* **Digests.** Hosts compare their replicas with those of their neighbours, and behind a relay these are out of sight.
-  So it sends each neighbour what the others have sent, once for each frontier and digest, and not very much in a
-  comparison period (`divergence.HearsayDetector`). That counts only for hosts all of whose neighbours are relays: a
-  liar beside a relay can make these rebuild a replica that is right, as rarely as any lying neighbour can
-  (`credibility`), and no more.
-* **Sums.** When enough of the votes that pass by are equal, the relay looks for the sum (`sums`), which takes the place
-  of the bundles here, too.
-
-Its run is over when somebody has ended it, all others have, too, or left, and it holds all that they owe.
+What its word is worth to others: docs/explanation/consensus.md.
 """
 
 from seedflood.protocol.origin import STEP_MAX

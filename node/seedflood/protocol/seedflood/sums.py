@@ -1,14 +1,10 @@
 """Which sums a node looks for: those that take the place of bundles elsewhere, and will never do so here by themselves.
 
-* A host may hold a step that came too late for the votes of the others. So it has voted for another sum, and could not
-  make theirs any more. But where the order of steps matters (strict windows), its coefficients would differ from theirs
-  for ever: they put that step behind the sum, and here it stands among the others.
-* A relay has no coefficients, and takes no sum at all.
+So it is with a host that holds a step which came too late for the votes of the others, and with a relay. Once enough
+hosts have voted for such a sum, its epoch is pulled once more, from one neighbour after the other. What the sum does
+not cover stays beside it.
 
-So once enough hosts have voted for a sum that cannot be made here, its epoch is pulled once more, from one neighbour
-after the other. Whoever has compacted it answers with the sum and its certificate, and what the sum does not cover
-stays beside it here, too. It may be that nobody has. So only the first step of every origin is asked for: whoever has
-the sum sends all of it for any step that it covers, and others send no more than a bundle of each origin.
+Why a host must not stay with its own: docs/explanation/consensus.md.
 """
 
 from collections.abc import Collection
@@ -49,6 +45,7 @@ class WantedSums:
             return
         self._ask_at, self._pause = now + self._pause, min(2 * self._pause, ASK_SECONDS_MAX)
         donor, frontier = self._donors.ask_next(), self._holdings.frontier
+        # Who has a sum sends all of it for any step that it covers; the others send one bundle of each origin at most.
         firsts = [epoch * self._period for epoch in wanted]
         spans = [(one, first, first) for one in frontier.origins for first in firsts]
         outbox.outputs.pull.append((donor, sendable(without(frontier.held(), spans))))

@@ -1,18 +1,10 @@
 """Voting on the sums of epochs: our votes are cast and kept, those of others checked and passed on (`certificates`).
-Nobody is in a hurry for a vote, and all hosts vote at about the same time, so votes are gathered (`Neighbours.gather`).
 
-A host whose vote for the same steps attests another sum has another replica than we, or lies. So if as many others as
-not attest another sum than ours, we doubt our replica. Of an epoch that is not compacted for long the log tells why,
-and for whom it waits.
+Our vote is on the disk before anyone receives it. Nobody is in a hurry for votes, so they are gathered
+(`Neighbours.gather`). Bundles stay for a while beside a certificate that somebody contradicts, since only they prove
+that an origin sent hosts different things.
 
-A host may also vote for another sum since an origin sent it something else. Only signed bundles prove that, and the sum
-takes their place. So if a host has voted for another sum of the same steps, bundles stay for another DISPUTE_SECONDS,
-and neighbours compare what they hold (`equivocation`). That costs all links something, so each host is given it once,
-and again when an origin was proven to contradict itself.
-
-So who attests another sum than the certificate may have been deceived. It is named only by a neighbour that was linked
-with it and held the bundles all that time, so that both could compare them, and found nobody who contradicts itself.
-The name is taken back if somebody is proven later to have done so in that epoch or before.
+What follows if hosts vote for different sums, and who is named: docs/explanation/consensus.md.
 """
 
 import struct
@@ -177,6 +169,7 @@ class Voting:
     def _may_replace(self, epoch: int, digests: EpochDigest, now: float) -> bool:
         """May our sum of an epoch, which has a certificate, take the place of its bundles?"""
         if epoch not in self._disputed:
+            # It costs all links something, so each host is given it once, and again after a proof (`review`).
             against = self._certificates.against(epoch, digests)
             if epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
                 return True

@@ -1,18 +1,10 @@
 """The windows of rounds: when has a node waited long enough for the updates of everyone?
 
-A *round* is `local_steps` consecutive steps, measured between two exchanges. Its window opens when the node publishes,
-and closes by one of two rules:
+`strict` ones close when every expected origin was heard. `bounded` ones do not wait for silent hosts, and not long
+for slow ones. With `delay = D` round r is measured with exactly the updates of the rounds up to r - D - 1 applied, on
+every host; so a window closes only when it is *in the way* of the next round.
 
-    strict    when every expected origin was heard: exact consensus, the paper's algorithm
-    bounded   the same, as long as everyone keeps pace: who is silent is not waited for, and who is slow only as long as
-              half of the hosts took for the round; what comes later is applied later, never lost
-
-Decisions depend only on what was heard and what time it is; the node asks again whenever either changes.
-
-One window is open, or with `delay = D` up to D + 1 of them. On every host round r is measured with exactly the updates
-of the rounds up to r - D - 1 applied, so the windows of the D rounds before it may be open meanwhile. They close in
-order, and as late as possible: if updates of round r - D were applied while round r is still to be measured, hosts
-would measure with different sums. So a window closes only when it is *in the way* of the next round.
+Decisions depend only on what was heard and what time it is. docs/explanation/consensus.md has more.
 """
 
 from collections import deque
@@ -138,7 +130,7 @@ class OpenWindows:
     # When the oldest one closes
 
     def close_reason(self, window: Window, now: float) -> CloseReason | None:
-        """Why the window may close now, or None if it may not."""
+        """Why the window may close now, or None if it may not. The node asks again whenever that may change."""
         if self.is_waiting_for_joins(window, now):
             return None
         if not window.waiting:

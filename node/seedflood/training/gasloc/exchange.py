@@ -1,16 +1,10 @@
 """Parameters as bytes: what a worker offers, and what arrives from a partner, read and written in parts.
 
-An offer encodes its bytes when they are read, and holds one piece at a time. For float32 in host memory it holds
-nothing: the bytes are the parameters themselves. So the offered numbers must not change until the round is mixed. An
-arrival is in memory, or in a file that is read one piece at a time. `Outgoing` is a `Content` of
-`protocol/gasloc/transfer.py`.
+An offer encodes its bytes when they are read; for float32 in host memory they are the parameters themselves. So the
+offered numbers must not change until the round is mixed. A round mixes differences: ours minus theirs, both as they
+were sent. `Outgoing` is a `Content` of `protocol/gasloc/transfer.py`.
 
-**Error feedback.** The error that an encoding makes is kept (`residual_F`, bfloat16) and added to the next offer. So
-errors do not add up: after any number of rounds, the sum of what was sent differs from the exact sum only by the error
-of one round. The residual changes only when the offer is mixed; until then the offer keeps the same bytes. It
-takes half a copy of the parameters, so an exchange stays below 1.2 copies.
-
-**A round mixes differences**: ours minus theirs, both as they were sent.
+What becomes of the error of an encoding: docs/explanation/gossip.md.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
@@ -39,7 +33,8 @@ class Outgoing:
     """Flat parameters, encoded for partners. digest: 32 bytes over encoding and payload; it names the offer. To make
     one encodes the whole payload once, so it is made where this holds up nobody.
 
-    phi_F: the numbers, which must not change. residual_F: the error of earlier offers; None if the encoding is exact.
+    phi_F: the numbers, which must not change. residual_F: the error of earlier offers, which is added to this one, so
+    errors do not add up; bfloat16, half a copy of the parameters. None if the encoding is exact.
     """
 
     def __init__(self, phi_F: Tensor, encoding: EncodingName, residual_F: Tensor | None = None) -> None:

@@ -1,38 +1,9 @@
 """The outer step: the parameters of the next round, from local progress, the neighbours' parameters and momentum.
 
-Worker i has parameters theta_t at the start of round t. Its local steps change them by g_t = theta_H - theta_t. With
-phi_t = theta_t + eta g_t (GASLoC, arXiv 2606.11081, the accelerated form):
+    theta_(t+1) = phi_t - Lambda phi_t + gamma (phi_t - phi_(t-1)),        phi_t = theta_t + eta g_t
 
-    theta_(t+1) = phi_t - Lambda phi_t + gamma (phi_t - phi_(t-1)),        phi_(-1) = theta_0
-
-Lambda is the weighted Laplacian of the round's pairs: (Lambda phi)_i = sum over neighbours j of w_ij (phi_i - phi_j),
-with w_ij = w_ji. `gamma = 0` is plain gossip, which keeps the mean of all replicas whatever the pairs are. Momentum is
-added after the mixing. Each worker has its own, from its phi before the mixing.
-
-**On a complete graph** with w_ij = 1/n, phi - Lambda phi is the mean of all phi, so worker i gets
-
-    theta_(t+1),i = mean phi_t + gamma (phi_t,i - phi_(t-1),i)
-
-Its mean over the workers is mean phi_t + gamma (mean phi_t - mean phi_(t-1)): Nesterov's step with learning rate eta
-and momentum gamma on the mean pseudo-gradient. This is DiLoCo's outer step (arXiv 2311.08105), written differently. But
-the workers are not equal, as they are in DiLoCo: worker i differs from the mean by gamma times (the change of its own
-phi minus the change of the mean phi, since the round before). The next round removes this difference and adds a new
-one. So for the same pseudo-gradients the mean follows DiLoCo exactly, but each worker computes its pseudo-gradient at a
-slightly different place.
-
-**With a lossy encoding** the neighbours know told_i instead of phi_i. Then both ends mix w_ij (told_i - told_j): the
-mean is kept exactly, and the encoding error stays with its worker (as in Choco).
-
-**Overlap.** An outer step adds a correction, theta_(t+1) - phi_t, with phi as it was when it was offered. So local
-steps may go on meanwhile: the correction is added late, and their progress belongs to the next round.
-
-**Liars.** Without momentum, a difference is clipped by how far we have come ourselves (`reach`).
-
-**D-Adam, DSGD** are one local step a round, eta = 1 and gamma = 0 (`PLAIN`), with that optimiser.
-
-**At the end** of a run closing rounds mix without momentum and exactly (float32), and then everyone's parameters are
-`replace`d by those of one host, which must be near ours where that can be told (`is_near`). With momentum it cannot:
-honest replicas are further apart than what their own steps tell.
+Both ends of a pair mix the same w_ij (told_i - told_j), so without momentum the mean of all replicas is kept exactly,
+whatever the pairs are. What DiLoCo is in it, and why workers differ: docs/explanation/gossip.md.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece.
 """
@@ -61,7 +32,7 @@ class OuterSettings:
 
 
 PLAIN = OuterSettings()
-"""Of D-Adam and DSGD: whatever the local steps made, mixed with the neighbours'."""
+"""Of D-Adam and DSGD, with one local step a round: whatever it made, mixed with the neighbours'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +66,7 @@ class Outer:
         self.offer: Outgoing | None = None
         self.values_F = values_F
         self.anchor_F = values_F.clone()
+        # Each worker's own phi, as it was before the mixing; theta_0 stands for the one before the first round.
         self.previous_F = values_F.clone() if settings.gamma != 0 else None
         is_exact = settings.encoding == "float32"
         self.residual_F = None if is_exact else torch.zeros_like(values_F, dtype=torch.bfloat16)
@@ -137,7 +109,7 @@ class Outer:
             if terms:
                 squares[1] += torch.linalg.vector_norm(phi_N).square()
                 offer.settle(index, offer.sent(index))
-            self.values_F[part] += change_N
+            self.values_F[part] += change_N  # a correction: local steps may have gone on since the offer
             phi_N += change_N
         self.offer = None
         self.round += 1
@@ -147,7 +119,8 @@ class Outer:
 
     @torch.no_grad()
     def is_near(self, result: Callable[[int], Tensor]) -> bool:
-        """Do we vouch for other parameters, given piece by piece as float32? With momentum for any."""
+        """Do we vouch for other parameters, given piece by piece as float32? With momentum for any: honest replicas are
+        then further apart than what their own steps tell."""
         if self.reach is None:
             return True
         pieces = pieces_of(len(self.values_F))

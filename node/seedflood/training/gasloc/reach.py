@@ -1,24 +1,10 @@
 """How far a partner may pull a replica: as far as it has come by itself of late, tensor by tensor.
 
-A pair mixes the difference of its replicas, and a partner may tell anything. So each host clips the difference around
-its own parameters (centred clipping, arXiv 2202.01545). The limit follows from what nobody else can change: its own
-local steps. Replicas of honest hosts are apart by the noise of these steps, so a liar moves an honest host no further
-than an honest partner could.
+A partner may tell anything, so each host clips the difference around its own parameters (centred clipping). The limit
+follows from its own local steps, which nobody else can change. So a liar moves an honest host no further than an honest
+partner could.
 
-Honest pairs are clipped, too, where they are further apart. Each host clips by its own reach, so a pair then keeps the
-mean of both only as exactly as their reaches agree.
-
-**Reach.** Two numbers of each tensor: the norm of our progress, and its largest number. The second one is needed
-because else a liar could put all that a matrix may move into a few numbers of it. An exchange halves the variance
-between two hosts. So each round halves the squares of the reach, and adds those of the round's progress. Rounds without
-progress leave the reach as it is.
-
-**An encoding** makes replicas look further apart than they are. What it has left out of our own offers (`residual_F`)
-is as large as what it leaves out of a partner's, and counts like progress.
-
-**At the end** of a run replicas have to come together, and local steps are short by then: the limit is `WIDE`. The
-same width tells whether the replica of another host is near ours, so that we vouch for it (`protocol/gasloc/choice`).
-That is asked of all parameters together: honest replicas differ by many reaches in single tensors that hardly learn.
+Why a reach is two numbers, and what it costs honest pairs: docs/explanation/gossip.md.
 
 Shapes: F numbers of all parameters (flat.py), N of a piece, T tensors.
 """
@@ -38,7 +24,7 @@ WIDE = 4.0
 rings and paths of eight: half of all pairs are within it, and on complete graphs all."""
 
 KEPT = 0.5
-"""What a round leaves of the squares."""
+"""What a round leaves of the squares: an exchange halves the variance between two hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +36,8 @@ class _Span:
 
 
 class Reach:
-    """squares_2T: the squares of the norms and of the largest numbers, float64, in host memory. starts: where each
-    tensor begins in the flat parameters."""
+    """squares_2T: the squares of the norms and of the largest numbers, float64, in host memory; by the norm alone a
+    liar could put all into a few numbers. starts: where each tensor begins in the flat parameters."""
 
     def __init__(self, numbers: int, starts: Sequence[int]) -> None:
         self.squares_2T = torch.zeros(2, len(starts), dtype=torch.float64)
@@ -66,7 +52,7 @@ class Reach:
             self.squares_2T.mul_(KEPT).add_(progress_2T.square())
 
     def leave_out(self, residual_F: Tensor) -> None:
-        """What our last offer did not tell."""
+        """What our last offer did not tell. It counts like progress: as much is left out of a partner's."""
         self._left_out_2T = self._measure(lambda index: residual_F[self._pieces[index]]).square()
 
     def clip(self, difference: Difference, width: float) -> "Clipped":
@@ -80,7 +66,8 @@ class Reach:
         return Clipped(difference, self._spans, largest, scales_T.tolist())
 
     def is_near(self, piece_of: Callable[[int], Tensor]) -> bool:
-        """Is a difference, given piece by piece, within `WIDE` in all tensors together?"""
+        """Is a difference, given piece by piece, within `WIDE` in all tensors together? Honest replicas differ by many
+        reaches in single tensors that hardly learn."""
         norm = torch.linalg.vector_norm(self._measure(piece_of)[0])
         limit = torch.linalg.vector_norm(self._limits(WIDE)[0])
         return bool(norm <= limit)

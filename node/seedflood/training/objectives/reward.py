@@ -1,22 +1,10 @@
 """Reward: the model writes several texts after each prompt, a score says what each is worth, and it learns from those
 that are worth more than the others of their group.
 
-What is minimised is what is missing of the reward, 1 - mean. Its slope is estimated as REINFORCE does: the log of a
-text's probability, times its *advantage*, by how much its reward is above the mean of the others in its group. That is
-unbiased. Nothing is divided by the deviation within a group or by the length of a text, as GRPO does it
-(arXiv 2402.03300): then the slope would belong to no loss (arXiv 2503.20783), and `control`, which compares what a step
-promises with what is lost, could not be used. Texts of a group without a difference have no advantage, so they are
-left out, and no backward pass is made for them.
+What is minimised is 1 - mean reward, and its slope is estimated without bias. Nothing is divided by the deviation
+within a group or by the length of a text: then the slope would belong to no loss, and `control` could not be used.
 
-A text may have been written *early*, by the replica as it was some rounds ago. Then each of its tokens counts by the
-ratio r of its probability now to that of then, as long as r has not gone too far already: what is maximised is
-min(r A, clip(r, 1 - e, 1 + e) A), with the advantage A, as in PPO (arXiv 1707.06347) and GRPO, and no less than 3 A
-where A is negative (arXiv 1912.09729): one token that has become a thousand times likelier would be the whole update.
-Where r is 1 that has the slope above.
-
-With `kl` each token of a text also pays for what the base model finds of it, b - 1 - log b with the ratio b of its
-probability there to that here (GRPO, equation 4): the mean of that is the divergence from the base, so the replica
-stays near it where rewards do not say otherwise.
+How early texts and `kl` count: docs/explanation/learning.md.
 
 Shapes: B texts, T tokens, N tokens that were written, P variants.
 """
@@ -39,7 +27,7 @@ from seedflood.training.randomness import derive_key, uniform
 
 CLIP, RATIO_MAX = 0.2, 3.0
 """How far an early text is followed: until it is so much likelier (e above), or so much less likely if it was bad; and
-until a bad one is so many times likelier."""
+until a bad one is so many times likelier: one token that is a thousand times likelier would be the whole update."""
 
 DRAWN_MIN = 128
 """Texts that are drawn for an evaluation, if a group after each row makes so many: 19 means of 20 are within 0.09."""
@@ -245,7 +233,8 @@ def _placed(loss_N: Tensor, texts: MarkedBatch) -> Tensor:
 
 
 def divergence(log_PN: Tensor) -> Tensor:
-    """What tokens pay by `kl`, by the logarithms of b."""
+    """What tokens pay by `kl`, b - 1 - log b, by the logarithms of b: the probability in the base model to that
+    here."""
     near_PN = log_PN.clamp(max=KL_LOG_MAX)
     return near_PN.exp() * (1 + log_PN - near_PN) - 1 - log_PN
 

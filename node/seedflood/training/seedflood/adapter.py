@@ -1,20 +1,8 @@
 """What a run has changed, as a LoRA adapter that PEFT loads.
 
-A run changes a matrix by the sum of `U A V^T` over its epochs. This is a product of two thin matrices: the `U A` of all
-epochs side by side, and their `V^T` one below the other. If these have more columns than are wanted, the sum is cut
-down to its largest singular values. All matrices get the same rank, filled up with zeros.
-
-All parameters train, and LoRA holds changes of matrices alone. PEFT takes the others as they are after the run:
-
-* Norms as `modules_to_save`; OPT's embedding of positions, too, which is no plain lookup.
-* Biases of linear layers with `bias = "all"`. They replace those of the base model, also while the adapter is disabled.
-  (`lora_bias` would add differences, but PEFT refuses it together with embeddings.)
-
-A tied weight is a target in each module that has it, since all of them compute with the change. PEFT would merge it
-once for each, so tied models must not be merged there: a full export is the merged model.
-
-vLLM takes linear layers alone (no `modules_to_save`, no biases). For such servers `is_linear_only` leaves out all else,
-tied weights included, and `error` says how much of the change that is.
+A run changes a matrix by a product of two thin matrices, the parts of all epochs side by side. LoRA holds changes of
+matrices alone, so PEFT takes all other parameters as they are after the run. What of it vLLM takes, and how tied
+weights are merged: docs/explanation/learning.md.
 
 Shapes: M rows and N columns of a weight as it is stored, R rank of the adapter, K <= R columns of a factor.
 """
@@ -50,7 +38,7 @@ Modules = Mapping[str, LiveModule]
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """config, tensors: of the two files. error: the part of the change that the adapter does not hold, by the Frobenius
-    norm over all parameters. is_tied: does it hold the change of a weight in two modules?"""
+    norm over all parameters. is_tied: does it hold the change of a weight in two modules? PEFT would merge it twice."""
 
     config: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -109,8 +97,11 @@ def make_adapter(replica: Replica, base: str, *, rank: int = RANK_MAX, is_linear
         "lora_alpha": width,
         "lora_dropout": 0.0,
         "fan_in_fan_out": any(isinstance(one, LiveConv1D) for one in targets.values()),
+        # They replace those of the base model, also while the adapter is disabled. `lora_bias` would add differences,
+        # but PEFT refuses it together with embeddings.
         "bias": "all" if any(name.endswith(".base_layer.bias") for name in copied) else "none",
         "target_modules": sorted(targets),
+        # Norms; OPT's embedding of positions, too, which is no plain lookup.
         "modules_to_save": sorted(modules.keys() - targets.keys()) or None,
     }
     return Adapter(config, tensors, _error(replica, factors, set(copied.values())), is_tied=len(wanted) < len(targets))

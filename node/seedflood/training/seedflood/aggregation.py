@@ -1,15 +1,9 @@
 """From updates to the coefficients of their epoch: what an optimiser makes of the sums of its steps, or these sums.
 
-`Stepwise`: the coefficients C, or the increments A as integers if there is an optimiser, are a pure function of what
-was published of all steps, whenever it came. If an update comes late for a step, the later steps are computed again,
-from the last mark before it. Updates are kept while something may come for their step: until all clients have published
-it, or the sum of their epoch is final. All but the newest epochs are put aside in a file, because a journal may give
-everything of one origin before it gives the next one. An epoch that was adopted begins with what was adopted: its steps
-are over.
+What stands for an epoch is a pure function of what was published of all steps, whenever it came: if an update comes
+late, the later steps are computed again (`Stepwise`). In bounded windows an epoch leaves nothing to the next one.
 
-`control` may take an epoch back to where it was best, and halve the rate of all later steps, or of all steps. In strict
-windows it may also take whole epochs back, or end the run. In bounded windows an epoch leaves nothing to the next one:
-hosts may lack different updates of it when they vote on the sum of the next one.
+How long updates are kept, and what `control` takes back: docs/explanation/learning.md.
 
 Shapes: F coefficients, E numbers of an epoch (subspace.py).
 """
@@ -48,7 +42,8 @@ from seedflood.training.seedflood.shelf import Shelf, Shelved
 from seedflood.training.seedflood.subspace import Subspace
 
 KEPT_EPOCHS = 2
-"""How many epochs have their updates in memory: the open one, and one for which something may come late."""
+"""How many epochs have their updates in memory: the open one, and one for which something may come late. Others are put
+aside, since a journal may give everything of one origin before it gives the next one."""
 
 
 def make_aggregation(
@@ -146,7 +141,8 @@ class Stepwise:
     def __post_init__(self, run: RunSettings) -> None:
         self._size = self._decoder.subspace.size
         self._is_chained = self._decoder.subspace.numbers > self._size
-        """Does an epoch leave something to the next one?"""
+        """Does an epoch leave something to the next one? Not in bounded windows: hosts may lack different updates of it
+        when they vote on the sum of the next one."""
         self._refresh_period = run.seedflood.refresh_period
         self._stop_epochs = run.seedflood.stop_epochs
         self._steps_of_run = run.steps
@@ -314,6 +310,7 @@ class Stepwise:
             following = self._decoder.add_step(sum_E, epoch, updates, reputations, factor)
             return replace(state, increment_F=state.increment_F + sum_F), following
         following = self._decoder.add_step(sum_E, epoch, updates, reputations)
+        # A step of nothing but zeros is passed over: it leaves no trace in the sums either.
         return self._optimiser.step(state, sum_F, factor) if sum_F.any() else state, following
 
     def _settle(self, epoch: int, steps: _Steps) -> None:

@@ -1,15 +1,8 @@
 """Sign compression: from a gradient to the payload of an update, and from payloads back to integers.
 
-The form of a payload is the protocol's (`protocol.seedflood.payload`). Only the origin makes it, with any arithmetic.
-Every host reads it, with integers alone, so that the same payload is the same integers everywhere.
-
-A payload has the sign of each coefficient, and of each slot how large its coefficients are in the mean, as a power of
-two: slots differ by three orders of magnitude, and a shift is exact. At low ranks neighbouring layers share one. In
-each single coordinate the gradient of a batch is mostly noise. There a sign is worth two thirds of the number (2 / pi,
-if the noise is normal) and takes an eighth of the bits, and Adam goes by signs more than by sizes anyway. So equal
-bytes have nearly three times as many ranks, and teach more (benchmarks/RESULTS.md, 25 November; signs alone: arXiv
-1802.04434). What is left out of one step is not sent with the next one (error feedback): of noise that is more noise,
-and was worse. Of a slot by rows (the embeddings of tokens) only the rows with the largest slopes are sent.
+Only the origin makes a payload, with any arithmetic. Every host reads it, with integers alone, so that the same payload
+is the same integers everywhere. It has the sign of each coefficient, and the mean size of each group of slots as a
+power of two; what is left out of one step is not sent with the next one. Why signs alone: docs/explanation/learning.md.
 
 Shapes: F coefficients, K groups or pairs (subspace.py), Y rows and X columns of a sparse slot, T rows of it that are
 told.

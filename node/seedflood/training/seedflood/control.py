@@ -1,55 +1,10 @@
 """Control: a run that unlearns goes back to where it was best in its epoch, and halves its learning rate.
 
-Every origin publishes with its gradient what it lost on its batch. So every host sees the losses of all, and decides
-the same from them, bit for bit: a decision is a pure function of what all origins published of the steps of an epoch,
-in the order of the steps, in integers, fractions, and roots that are rounded correctly.
+Every origin publishes its loss with its gradient. So every host decides the same, bit for bit: a decision is a pure
+function of what all origins published of the steps of an epoch, in the order of the steps, in integers, fractions, and
+roots that are rounded correctly. Anyone can make up losses, so no origin decides alone.
 
-Steps are taken in blocks: the first step alone, which is measured before anything was learned, and then more and more,
-since a rate that is far too high spoils a model within a few steps. Of each origin that published something in both
-blocks, its own mean loss is compared with that in the best block so far. A block is worse if the median of these rises
-is more than chance (`SIGNIFICANT` standard errors, by how an origin's own batches differ) and more than `RISE_MIN`.
-After `PATIENCE` worse blocks in a row the increments become those with which the best block began (or the epoch, if
-that was soon after it: early blocks may have been spoilt already), moments and blocks begin anew, and the rate is
-halved for good. The last block of a run needs no others: a run that is worse at its end than before ends with the best
-of that epoch. Nor does the last block of an epoch, if it is worse by `SIGNIFICANT_ALONE` standard errors. Origins are
-compared with themselves alone: their rows may differ.
-
-Anyone can make up losses, so no origin decides alone:
-
-- Each has one vote, and a vote is bounded (`RISE_MAX`).
-- At least three origins have to be in both blocks (or all clients, if a run has fewer), and more than half of those who
-  are in either.
-- Of two origins both have to lose more. Doubled losses, which differ by half between batches, are then seen after 192
-  steps instead of 45, and one of the two can prevent control.
-- With `participants` a block is made of whole turns, in each of which everyone measures once. Whose turn it is follows
-  from its key, and a key can be chosen.
-
-A rate that is too high spoils a model within one step, and what is spoilt may lose less than the base model did (labels
-by chance lose 0.69, base models often more), so nothing rises. But the gradients of the first step say it beforehand:
-to first order a step takes `-gradient . step` from the loss of an origin. No loss is below zero. So a step that
-promises to change what most origins lose by more than `PROMISE_MAX` of it is too long, and the rate is halved until it
-is not, or until it is no more than the default. With `participants` each origin is asked of the first step that it
-measures: after the first turn, which is then taken back. Default rates promise 0.1 to 0.6 of small models, and of a
-real one up to 0.9, which then learns less at half of it (benchmarks/RESULTS.md). Later steps are not asked: near the
-end of a run a batch of a few rows promises more than it loses at any rate.
-
-What drifts over many epochs is seen at their ends (`Past`). An epoch in which most origins lost clearly more than in
-the best epoch so far, each in the mean over its steps, is taken back, with all epochs since that one: they do not count
-any more. The rate is halved then, too. So a run ends with the best state that it had, as far as batches tell. Hosts
-that are given the sum of an epoch have to know the same, so what an epoch leaves to the next one stands with its
-coefficients: the halvings, and which epoch was the best, with what the origins lost in it. The epoch after that is
-never taken back: if it is as bad, the best one was not at its end what it was in the mean, and is forgotten.
-
-With `stop_after` a run ends if no epoch in so many steps was better than the best. It goes back to the end of that one,
-and updates of later epochs do not count. Hosts measure some rounds more (`Replica.is_over`), so that all know
-what came late for that epoch before they end.
-
-By reward with `ahead` the losses are of texts that may be two steps old, so what is found best may be two steps late.
-
-In bounded windows all of this is of one epoch: nothing is left to the next one (`aggregation`), which begins
-with the whole rate. There updates may come late, or not in each block. So an origin that was not in the best block is
-compared with the first block in which it was. A block that cannot be compared decides nothing, and the worse blocks
-before it still count.
+What is compared with what, and why: docs/explanation/learning.md.
 
 Shapes: F coefficients, L numbers that an epoch leaves to the next one (subspace.py).
 """
@@ -67,13 +22,13 @@ from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS
 from seedflood.training.seedflood.optimiser import Integers
 
 BLOCKS = 16
-"""How many an epoch has, or a run that is shorter."""
+"""How many an epoch has, or a run that is shorter. The first is one step, measured before anything was learned."""
 
 BLOCK_MIN = 4
 """The fewest steps of a block but the first. Shorter epochs have fewer blocks."""
 
 BLOCK_PART = 4
-"""A block has at most this part of the steps before it."""
+"""A block has at most this part of the steps before it: a rate that is far too high spoils a model within a few."""
 
 PATIENCE = 3
 """So many blocks in a row must be worse."""
@@ -93,7 +48,7 @@ the usual rate was halved three times and reward rose, but with 2/3 it was halve
 0.156 in 20 steps. Default rates promise 0.12 to 0.14 (benchmarks/RESULTS.md, 25 November)."""
 
 RISE_MAX = 2.0 * SIGNIFICANT_ALONE
-"""The vote of one origin, in standard errors, at most."""
+"""The vote of one origin, in standard errors, at most: anyone can make up losses."""
 
 HALVINGS_MAX = 12
 
@@ -200,6 +155,7 @@ class Control:
         rise = _rise(self.best, self.block, self.voters)
         if not self.best or (rise is not None and rise < 0):
             assert self.begin_F is not None
+            # Early blocks may have been spoilt already: after them the run goes back to where the epoch began.
             best_F = self.best_F if self.taken < length else self.begin_F
             return replace(after, best=self.block, best_F=best_F, worse=0), None
         after = replace(after, best=_joined(self.best, self.block))
@@ -240,7 +196,7 @@ class Past:
         if sure is None or sure <= SIGNIFICANT_ALONE:
             return known
         if self.is_back or known.halvings >= HALVINGS_MAX:
-            return here
+            return here  # as bad again: the best epoch was not at its end what it was in the mean
         return replace(known, halvings=known.halvings + 1, is_back=True)
 
     def listed(self) -> list[int]:

@@ -1,19 +1,10 @@
 """Adam (arXiv 1412.6980) on the coefficients of an epoch, the same on every host.
 
-It goes by steps: after step t the state is a pure function of what all origins published of steps 0..t, in whatever
-order that came. So hosts that hold the same have the same state. If something comes late for a step, the later steps
-are computed again (`aggregation`).
-
 The state must be equal bit for bit, because digests are compared. So it is computed in float64, one IEEE 754 operation
-at a time, by numpy functions that work element by element: addition, subtraction, multiplication, division and square
-root are rounded correctly everywhere. Fused multiply-add, a library's powers and matrix products are not; the powers of
-beta are made by multiplication. What a step adds to the increments A is rounded to integers in units of 2^-40. So A is
-a sum of integers again, and stands for the epoch in digests, sums and snapshots.
+at a time, by numpy functions that work element by element and are rounded correctly everywhere: no fused multiply-add,
+no library's powers, no matrix products.
 
-A state begins anew with every epoch, because its coordinates mean something else in another basis. So only A stands for
-a closed epoch.
-
-A step of which nothing was published, or only zeros, is passed over: it leaves no trace in the sums either.
+Why only A stands for a closed epoch: docs/explanation/learning.md.
 """
 
 from base64 import b64decode, b64encode
@@ -50,7 +41,7 @@ Integers = Annotated[numpy.ndarray[Any, numpy.dtype[numpy.int64]], _from_text(nu
 @dataclass(frozen=True, slots=True)
 class State:
     """The state after some steps. increment_F: A in units of 2^-40. first_F, second_F: the moments. decay_1, decay_2:
-    beta_1 and beta_2 to the power of the number of steps.
+    beta_1 and beta_2 to the power of the number of steps, made by multiplication.
 
     Do not write to its arrays.
     """
@@ -63,7 +54,7 @@ class State:
 
 
 def begin(increment_F: Integers) -> State:
-    """The state at the beginning of an epoch, or after a sum was adopted."""
+    """The state at the beginning of an epoch, whose coordinates mean something else, or after a sum was adopted."""
     zeros_F = numpy.zeros(len(increment_F))
     return State(increment_F, zeros_F, zeros_F)
 

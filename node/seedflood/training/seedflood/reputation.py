@@ -1,26 +1,10 @@
 """Whom a step follows: how each host's gradients agree with those of the others, over the steps of an epoch.
 
-A host tells signs, and one size for each group of slots. A liar can choose both. So a step is read with two rules:
+A host tells signs, and one size for each group of slots; a liar can choose both. So sizes are bounded by the median of
+the step, and who contradicts the others over some steps does not count. All of this is a pure function of what was told
+of the steps of an epoch, in their order, and begins anew with every epoch.
 
-- **Sizes are bounded.** A size counts at most as twice the median of what was told of this group in this step; if its
-  host does not agree with the others, at most as a quarter of the median. The first steps of an epoch are not bounded
-  more: that cost honest runs more than a liar gains in them.
-- **Who contradicts does not count.** The agreement of two hosts in a step is the cosine of their signs, and a host's
-  agreement with the others is the median over them. In a single step honest hosts contradict each other, too: the
-  labels of two batches may pull in opposite directions. Over some steps they agree, and signs that are turned do not.
-
-A host's *score* is the sum of its agreements divided by the root of the sum of their mean squares over all hosts. Like
-a t-statistic it needs no scale: chance gives 0 with a spread of one, whatever the model, the rank and the rows. Noise
-scores near 0, and so does a direction that several hosts have agreed on: the median knows nothing of a minority.
-Whoever scores below `CONTRADICTS`, and as much below the median host, contradicts until it scores above 0 again. Where
-half of the hosts contradict, nobody knows who is right, and all count.
-
-Signs cannot tell a liar from an honest host whose rows are of another kind: with one label a host, hosts contradict
-each other in every step, and a minority would not be learned from. Such runs set `clip = "none"`, and add up what is
-told.
-
-All of this is a pure function of what was told of the steps of an epoch, in the order of the steps, in integers, and in
-roots and quotients that are rounded correctly. Like the moments of Adam it begins anew with every epoch.
+What a score is, and whom signs cannot tell apart: docs/explanation/learning.md.
 
 Shapes: I hosts, F coefficients of the groups, K groups.
 """
@@ -80,13 +64,14 @@ class Reputation(NamedTuple):
 
     @property
     def slack(self) -> int:
-        """By how many powers of two a size may be above the median."""
+        """By how many powers of two a size may be above the median. A tighter bound in the first steps cost honest runs
+        more than a liar gains in them."""
         is_trusted = self.steps < FEWEST or self.score >= AGREES
         return 1 if is_trusted else -2
 
     @property
     def score(self) -> float:
-        """The same on all hosts, bit for bit."""
+        """The same on all hosts, bit for bit. Chance gives 0 with a spread of one, like a t-statistic."""
         return self.agreement / math.sqrt(self.square) if self.square else 0.0
 
 
@@ -103,7 +88,7 @@ class Reputations:
         return self.by_origin.get(origin, NEW)
 
     def counting(self, origins: Sequence[OriginId]) -> list[OriginId]:
-        """Those of these hosts that count in the next step."""
+        """Those of these hosts that count in the next step. If half of them contradict, nobody knows who is right."""
         counting = [origin for origin in origins if not self.of(origin).contradicts]
         return counting if 2 * len(counting) > len(origins) else list(origins)
 

@@ -1,17 +1,8 @@
-"""The factor of each step: it falls with the root of time, or by reward not at all; in integers.
+"""The factor of each step: it falls with the root of time, or by reward not at all.
 
-`root` knows nothing of the run's length: sqrt(T / (T + t)), with T = `ROOT_STEPS`. What the noise of a step does to the
-weights adds up in squares, T / (T + t), so it grows with the logarithm of the steps, while the way that the weights can
-go grows with their root. A constant rate shakes a model that has nothing left to learn as hard as before, for as long
-as the run lasts. (A cosine to zero at the end was an option: better in 48 steps, worse in 30,000; see `rates`.)
-
-By reward it is constant: what is right teaches nothing, so the noise falls by itself (two-digit addition at rank 32:
-0.740 after 240 steps, and 0.724 with root).
-
-The factor is a pure function of the step, in units of 2^-16, and computed with integers alone. So told integers can be
-scaled one by one, before anything is added up: c becomes round(c factor 2^-16), and sums do not depend on the order.
-
-An optimiser that goes by steps multiplies its learning rate with the factor instead.
+It is a pure function of the step, in units of 2^-16, and computed with integers alone. So told integers can be scaled
+one by one, before anything is added up, and sums do not depend on the order. An optimiser that goes by steps multiplies
+its learning rate with the factor instead. Why the root of time: docs/explanation/learning.md.
 """
 
 import math
@@ -30,6 +21,7 @@ Factor = Callable[[int], int]
 
 
 def factor_of(run: RunSettings) -> Factor:
+    # By reward what is right teaches nothing, so the noise falls by itself.
     return constant if run.objective.task == "reward" else root
 
 

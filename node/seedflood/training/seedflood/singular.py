@@ -1,20 +1,10 @@
 """The leading singular vectors of a base weight, equal bit for bit on every host: columns of an informed basis.
 
-What a model has learned lies in few directions of each weight, and so does much of what it learns next: LoRA-XS (arXiv
-2405.17604) trains R x R numbers between the singular vectors of a weight. Singular vectors thus reach what drawn
-columns do not. Nothing has to be sent, for all hosts hold the same base model. But a task may need other directions:
-with singular vectors alone the embedded model learned hardly anything. So half of the columns are drawn, anew in each
-epoch (figures in benchmarks/RESULTS.md).
+A library's SVD rounds differently from host to host. So this is orthogonal iteration on exact integers: weight and
+vectors have so few bits that every sum of a product is exact in float64, in any order and on any processor. What is
+between the products is done element by element, in single IEEE 754 operations.
 
-A basis must be the same everywhere, and a library's SVD rounds differently from host to host. So this is orthogonal
-iteration (Golub and Van Loan, section 8.2.4) on exact integers. The weight and the vectors are rounded to so few bits
-that every sum of a matrix product is exact in float64, in any order and on any processor. What is between the products
-is done element by element, in single IEEE 754 operations: Cholesky's factor of the Gram matrix, and the columns divided
-by it. Twice as many columns as are wanted are iterated, so that the wanted ones converge in few rounds.
-
-It takes 13 products of each weight with as many columns as the rank when a model is loaded. Each product reads the
-weight in parts that stay in a processor's cache, or rounding them would take most of the time (benchmarks/RESULTS.md).
-Two-sided estimates keep drawn bases: their one rate for all coordinates is too high for the steep ones here.
+Why half of the columns are drawn all the same: docs/explanation/learning.md.
 
 Shapes: M rows and N columns of a weight, K columns that are iterated, H that are kept, X either side.
 """
@@ -33,14 +23,15 @@ from seedflood.training.seedflood.subspace import Subspace
 Floats = numpy.ndarray[Any, numpy.dtype[numpy.float64]]
 
 ROUNDS = 6
-"""Rounds of two products each, after the product at the beginning."""
+"""Rounds of two products each, after the product at the beginning: 13 products of a weight when a model is loaded."""
 
 EXACT_BITS = 52
 """Integers up to 2^53 are exact in float64; one bit is spare, since rounding up may reach the next power of two."""
 
 WEIGHT_BITS = 15
 CHUNK_ELEMENTS = 1 << 18
-"""How many elements of a weight are float64 at once: 2 MB, which stay in the cache."""
+"""How many elements of a weight are float64 at once: 2 MB, which stay in the cache, or rounding them would take most of
+the time."""
 
 PIVOT_LEAST = 2.0**-32
 """If less than this part of a column, squared, is new after the columns before it, it is no direction of its own."""
@@ -77,6 +68,7 @@ def singular_vectors(weight_MN: Tensor, count: int, key: int) -> tuple[Tensor, T
     H is `count`, or less if the weight has fewer directions. key: of the signs at the start.
     """
     matrix = _Integers(weight_MN)
+    # Twice as many columns as are wanted, so that the wanted ones converge in few rounds.
     iterated = min(2 * count, *weight_MN.shape)
     start = randomness.rademacher(key, weight_MN.shape[1] * iterated).view(-1, iterated)
     right_NK = start.numpy().astype(numpy.float64)

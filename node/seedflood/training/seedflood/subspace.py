@@ -1,18 +1,8 @@
 """The subspace of an epoch: what an update moves, and the integers that all updates add up to.
 
-Every distinct parameter is a *slot*; tied parameters share one. A slot has one basis per epoch. An update moves one
-canonical coordinate of each slot up or down: `s u_i v_j^T` of a matrix, `s u_i` of a vector (SubCGE, arXiv 2602.18181,
-section 4). So a set of updates is a sum of integers per slot, the coefficients C: exact, and the same in any order of
-arrival.
-
-The sign s is one bit of the Philox block that chooses the coordinate, drawn for each slot by itself. The paper has no
-sign: all slots then move the same way in every update, and on average the slope of one slot is added to all others,
-too.
-
-**The embeddings of tokens** are a slot by rows, if gradients are told and the model knows many tokens: drawn
-combinations of all rows reach little of it, because a batch has a slope in the rows of its own tokens alone. So row m
-of the increments is row `m mod Y` of A, and A has Y rows. Tokenizers number frequent tokens first, so few of these
-share a row. What that buys: see benchmarks/RESULTS.md, 26 November.
+Every distinct parameter is a *slot*, with one basis per epoch. A set of updates is a sum of integers per slot, the
+coefficients: exact, and the same in any order of arrival. Why coordinates have signs, and the embeddings of tokens a
+slot by rows: docs/explanation/learning.md.
 
 Shapes: S slots, M rows and N columns of a slot's parameter as it is stored, R rank, K updates, F all coefficients of an
 epoch in one flat tensor (R * R per matrix, Y * R of a slot by rows, R per vector, slots by kind and layer). E numbers
@@ -154,6 +144,7 @@ class Subspace:
         """The basis of slot number `index` in an epoch, on a device."""
         slot = self.slots[index]
         if self.is_by_rows(slot):
+            # Tokenizers number frequent tokens first, so few of these share a row.
             row_M = torch.arange(slot.shape[0], device=device) % self.sparse.rows
             v_NR = self._draw_side("v", epoch, slot, slot.shape[1], device)
             return SlotBasis(v_NR.new_zeros(0, self.rank), v_NR, row_M)
@@ -166,6 +157,7 @@ class Subspace:
         """Which coordinate (i, j) each update moves in each slot, and its sign: (K, S) int64 each; j = 0 for vectors.
 
         seed_K: int64, the seeds of the updates. A seed is the counter of a stream whose key is the parameter's name.
+        Without a sign of its own, a slot would have the slopes of all others added on average.
         """
         counter = seed_K.unsqueeze(1)
         zero = torch.zeros_like(counter)
