@@ -35,7 +35,7 @@ SEED = 1
 BATCH_SIZE = 16
 """Few, so that a model comes out that bears noise, as the gradients of rewards are: of the same model and rate, stopped
 at a third right, 100 steps of AdamW by reward gained 12 points after batches of 128, and 27 after those of 16
-(benchmarks/RESULTS.md)."""
+(benchmarks/notes)."""
 LEARNING_RATE = 1e-3
 WARM_UP_STEPS = 100
 STEPS_MAX = 20_000

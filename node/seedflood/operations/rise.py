@@ -2,7 +2,7 @@
 
 All evaluations of a run use the same rows, so they do not differ by the luck of a draw, as the losses of training
 batches do. What is left is how the model wanders while it learns: by some thousandths in the runs of
-`benchmarks/RESULTS.md` that went well.
+`benchmarks/notes` that went well.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Liars are named after a few audits, honest hosts never: with errors as they were measured (benchmarks/RESULTS.md)."""
+"""Liars are named after a few audits, honest hosts never: with errors as they were measured (benchmarks/notes)."""
 
 import random
 

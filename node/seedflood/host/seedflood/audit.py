@@ -33,7 +33,7 @@ SIZES_MAX = 3.0
 """So many times larger or smaller than measured a gradient may be in all: sizes are powers of two."""
 
 SLOPES_SHARE, GRADIENT_SHARE = 0.25, 0.005
-"""Of the audits of an honest host in half precision, at most so many differ (benchmarks/RESULTS.md)."""
+"""Of the audits of an honest host in half precision, at most so many differ (benchmarks/notes)."""
 
 CHANCE_MAX = 1e-6
 

@@ -45,7 +45,7 @@ REWARD_PROMISE_MAX = 0.2
 """Of the loss: by how much the first step may change it, to first order; and where the loss is what is missing of a
 reward. There later blocks of few texts differ too much by chance for a fall to be seen soon: ten times a sixteenth of
 the usual rate was halved three times and reward rose, but with 2/3 it was halved once and reward fell from 0.342 to
-0.156 in 20 steps. Default rates promise 0.12 to 0.14 (benchmarks/RESULTS.md, 25 November)."""
+0.156 in 20 steps. Default rates promise 0.12 to 0.14 (benchmarks/notes, 25 November)."""
 
 RISE_MAX = 2.0 * SIGNIFICANT_ALONE
 """The vote of one origin, in standard errors, at most: anyone can make up losses."""

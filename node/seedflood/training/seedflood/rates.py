@@ -1,7 +1,7 @@
 """The learning rate of a run that names none: one rule for each kind of step, whatever the model's size.
 
 A rate is near the largest that holds, so no schedule begins above it. The runs that it comes from, and what was tried
-instead: docs/explanation/learning.md, and benchmarks/RESULTS.md by their days.
+instead: docs/explanation/learning.md, and benchmarks/notes by their days.
 """
 
 import math
