@@ -14,7 +14,7 @@ from tools import draw_four_hosts
 
 ROOT = Path(__file__).parents[1]
 DRIVING = "docs/driving-the-core.md"
-GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "models", "operating", "simulation")
+GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "models", "operating", "simulation", "tutorial")
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PAGES += ("benchmarks/RESULTS.md",)
 PAGES += tuple(f"docs/{name}.md" for name in GUIDES)

@@ -61,15 +61,16 @@ def status(peers: PeersOption = Path("peers.toml"), node: NodeOption = None, as_
 
         seedflood status --peers peers.toml
     """
-    status = _find(peers, node).ask("/api/status")
+    found = _find(peers, node)
+    status = found.ask("/api/status")
     if as_json:
         say(json.dumps(status))
     else:
-        table_console().print(status_table(status))
+        table_console().print(status_table(status, found.address))
 
 
-def status_table(status: dict[str, Any]) -> Table:
-    """status: what /api/status of a node gives."""
+def status_table(status: dict[str, Any], address: str) -> Table:
+    """status: what /api/status of the node at this address gives."""
     progress, updates, journal = status["progress"], status["updates"], status["journal"]
     of_node, run = status["node"], status["node"]["run"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -98,6 +99,7 @@ def status_table(status: dict[str, Any]) -> Table:
         ),
         "rejected": ", ".join(f"{count} {reason}" for reason, count in updates["rejected"].items()) or "none",
         "traffic": decimal(status["traffic"]["seedflood_bytes"]) + _compare(status["traffic"]["gossip_bytes"]),
+        "page": f"http://{address}",
         "journal": _when(journal["bundles"], "{} bundles, ")
         + _when(journal["records"] or None, "{} records, ")
         + ("-" if journal["bytes"] is None else decimal(journal["bytes"])),
