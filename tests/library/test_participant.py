@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import structlog
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
@@ -75,7 +76,7 @@ def test_a_run_that_is_over_is_over_for_who_joins_again(join, model, batches):
 
 
 def test_backward_passes_add_up_until_the_step(join, model, batches):
-    """In halves, and as a whole: the same updates, for what is told are signs and powers of two."""
+    """In halves, and as a whole: about the same gradient, in direction and size."""
     with join() as swarm:
         optimizer = swarm.optimizer()
         batch = batches(0)
@@ -86,11 +87,14 @@ def test_backward_passes_add_up_until_the_step(join, model, batches):
         (2 * model(**batch).loss).backward()
         whole = optimizer.param_groups[0]["params"][0].grad
         assert torch.nn.functional.cosine_similarity(halves, whole) > 0.95
+        assert float(halves.norm() / whole.norm()) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_checkpoints_and_autocast_measure_about_the_same(join, model, batches, dtype):
-    with join() as swarm:
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16])
+def test_checkpoints_and_autocast_measure_about_the_same(write, batches, dtype, stored):
+    model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER, dtype=stored)
+    with seedflood.join(model, write()) as swarm:
         (increments,) = swarm.optimizer().param_groups[0]["params"]
         model(**batches(0)).loss.backward()
         plain, increments.grad = increments.grad, None
@@ -308,13 +312,17 @@ def test_a_model_comes_back_as_it_came(join, model, batches, is_training):
 
 def test_whoever_was_refused_can_join_with_the_same_model(model, write, batches):
     path = write(steps=2)
-    with seedflood.join(model, path) as swarm:
-        train(swarm, model, batches)
+    with seedflood.join(AutoModelForCausalLM.from_pretrained(MODEL_FOLDER), path):
+        pass
     write(steps=3)  # another run in the same folder
     with pytest.raises(SeedfloodError):
         seedflood.join(model, path)
     assert not is_live(model)
     assert all(parameter.requires_grad for parameter in model.parameters())
+    write(steps=2)
+    with seedflood.join(model, path) as swarm:
+        train(swarm, model, batches)
+    assert swarm.is_over
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -366,3 +374,62 @@ def test_rows_follow_the_step_that_is_due(join, model, batches):
     with seedflood.join(model, swarm.settings.node.state.parent / "peers.toml") as swarm:
         rest = drawn(swarm, 5)
     assert sorted(row for batch in [*first, *rest] for row in batch) == list(range(32))
+
+
+def test_a_host_that_has_left_takes_no_more_steps(join, model, batches):
+    with join() as swarm:
+        train(swarm, model, batches, steps=2)
+    with pytest.raises(ConfigError, match="has left the run"):
+        swarm.optimizer().step(lambda: model(**batches(0)).loss)
+    with pytest.raises(ConfigError, match="has left the run"):
+        next(swarm.share([[1], [2], [3], [4]]))
+
+
+def test_a_model_within_a_module_is_saved_as_it_computes(join, model, batches):
+    wrapper = torch.nn.ModuleDict({"lm": model})
+    with join() as swarm:
+        train(swarm, model, batches, steps=3)
+        learned = {f"lm.{name}": one for name, one in model.state_dict().items()}
+        state = wrapper.state_dict()
+    assert state.keys() == learned.keys()
+    assert all(torch.equal(one, learned[name]) for name, one in state.items())
+
+
+def test_the_weights_of_a_script_are_not_quantised(write, model):
+    with pytest.raises(ConfigError, match="load it in bfloat16"):
+        seedflood.join(model, write({"dtype": "int8"}))
+    assert not is_live(model)
+
+
+def test_batches_that_end_before_the_run_are_noticed(join, model, batches, capfd):
+    with join(steps=12) as swarm:
+        for _ in swarm.share([0, 1, 2]):
+            model(**batches(0)).loss.backward()
+            swarm.optimizer().step()
+        assert swarm.step == 3
+    assert "the batches are over before the run is" in capfd.readouterr().err
+
+
+def test_an_export_that_could_not_be_written_is_an_error_of_the_script(model, write, batches, tmp_path):
+    swarm = seedflood.join(model, write({"export": str(tmp_path / "out" / "model")}, steps=2))
+    train(swarm, model, batches, steps=1)
+    (tmp_path / "out").write_text("a file in the way")
+    train(swarm, model, batches)
+    with pytest.raises(SeedfloodError, match="out"):
+        swarm.close()
+    assert not is_live(model)
+    swarm.close()
+
+
+def test_the_logging_of_a_script_stays_as_it_is(join, capfd):
+    before = structlog.get_config()
+    lines = []
+    structlog.configure(processors=[lambda _, __, event: lines.append(event["event"]) or str(event)])
+    try:
+        with join():
+            structlog.get_logger().info("within")
+        structlog.get_logger().info("after")
+    finally:
+        structlog.configure(**before)
+    assert lines == ["within", "after"]
+    assert "node=node" in capfd.readouterr().err

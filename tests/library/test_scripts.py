@@ -173,13 +173,17 @@ def test_who_had_a_fault_gets_the_model_from_a_host_that_has_ended_and_is_starte
 
 
 @pytest.mark.parametrize("hosts", [(4000, 2)], indirect=True)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_script_that_is_told_to_end_says_goodbye(hosts: Hosts, number: signal.Signals):
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 1)],
+)
+def test_a_script_that_is_told_to_end_says_goodbye(hosts: Hosts, number: signal.Signals, code: int):
     a, b = hosts.start(0), hosts.start(1)
     a.until("hosts 2$")
     b.until("step 5")
     b.process.send_signal(number)
-    assert (b.end() == 128 + signal.SIGTERM) == (number == signal.SIGTERM)  # Ctrl-C is an exception of the script
+    assert b.end() == code, b.log.read_text()[-3000:]
+    assert b.log.read_text().rstrip().endswith("KeyboardInterrupt") == (number == signal.SIGINT)
     a.until("hosts 1$")
     assert "member left" in a.log.read_text()
 

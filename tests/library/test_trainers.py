@@ -11,10 +11,10 @@ pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
 datasets = pytest.importorskip("datasets")
 trl = pytest.importorskip("trl")
 
-from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: E402
+from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 
 import seedflood  # noqa: E402
-from seedflood.embedded import texts  # noqa: E402
+from seedflood.embedded import MODEL_FOLDER, texts  # noqa: E402
 from seedflood.errors import ConfigError  # noqa: E402
 
 
@@ -71,6 +71,48 @@ def test_the_trainer_of_transformers(join, model, batches, tmp_path):
         assert swarm.digest != digest
 
 
+class Overflow(torch.amp.GradScaler):
+    """Finds an overflow in its first step, as in half precision on a GPU."""
+
+    def __init__(self):
+        super().__init__("cpu", init_scale=1.0)
+        self.steps = 0
+
+    def step(self, optimizer, *given, **named):
+        self.steps += 1
+        if self.steps == 1:
+            (increments,) = optimizer.param_groups[0]["params"]
+            increments.grad.fill_(float("inf"))
+        return super().step(optimizer, *given, **named)
+
+
+def test_a_step_that_a_scaler_leaves_out_is_done_again(join, model, batches, tmp_path):
+    rows = [{name: one[0] for name, one in batches(step).items()} for step in range(16)]
+    with join(steps=6) as swarm:
+        args = arguments(TrainingArguments, swarm, tmp_path, remove_unused_columns=False)
+        trainer = Trainer(model, args, train_dataset=rows, **joining(swarm))
+        trainer.accelerator.scaler = scaler = Overflow()
+        seedflood.Callback(swarm).add_to(trainer)
+        trainer.train()
+        assert swarm.is_over
+        assert (scaler.steps, trainer.state.global_step) == (7, 6)
+
+
+def test_the_last_step_of_an_epoch_may_have_fewer_parts(join, model, batches, tmp_path):
+    rows = [{name: one[0] for name, one in batches(step).items()} for step in range(20)]
+    with join(steps=6) as swarm:  # five batches of four rows an epoch: steps of four, and of one
+        args = arguments(TrainingArguments, swarm, tmp_path, gradient_accumulation_steps=4, remove_unused_columns=False)
+        train(Trainer(model, args, train_dataset=rows, **joining(swarm)), swarm)
+
+
+def test_a_model_of_float32_trains_in_mixed_precision(write, batches, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER, dtype=torch.float32)
+    rows = [{name: one[0] for name, one in batches(step).items()} for step in range(16)]
+    with seedflood.join(model, write(steps=3)) as swarm:
+        args = arguments(TrainingArguments, swarm, tmp_path, bf16=True, remove_unused_columns=False)
+        train(Trainer(model, args, train_dataset=rows, **joining(swarm)), swarm)
+
+
 def test_supervised_fine_tuning_of_trl(join, model, tokenizer, tmp_path):
     rows = datasets.Dataset.from_list(texts("train")[:64])
     with join(steps=6) as swarm:
@@ -124,10 +166,12 @@ def test_rewards_of_trl(join, model, tokenizer, tmp_path):
         ({"load_best_model_at_end": True}, "take it out"),
         ({"dataloader_num_workers": 2}, "cannot be forked"),
         ({"precompute_ref_log_probs": True}, "loads the base model"),
+        ({"max_steps": 2}, "max_steps=swarm.steps"),
+        ({"max_steps": -1}, "max_steps=swarm.steps"),
     ],
 )
 def test_what_would_learn_or_load_something_else_is_refused(join, model, batches, changes, sentence):
-    plain = {"load_best_model_at_end": False, "dataloader_num_workers": 0}
+    plain = {"load_best_model_at_end": False, "dataloader_num_workers": 0, "max_steps": 3}
     with join(steps=3) as swarm:
         model(**batches(0)).loss.backward()
         swarm.optimizer().step()
@@ -137,7 +181,7 @@ def test_what_would_learn_or_load_something_else_is_refused(join, model, batches
 
 
 def test_a_trainer_by_reward_is_told_which_rate_it_may_have(join):
-    plain = SimpleNamespace(load_best_model_at_end=False, dataloader_num_workers=0)
+    plain = SimpleNamespace(load_best_model_at_end=False, dataloader_num_workers=0, max_steps=3)
     with join(steps=3) as swarm:
         sentence = rf"on all hosts, such as {swarm.learning_rate / 8:.1g}\."
         with pytest.raises(ConfigError, match=sentence):

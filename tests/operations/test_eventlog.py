@@ -4,7 +4,6 @@ import json
 import threading
 
 import pytest
-import structlog
 
 from seedflood.operations import eventlog
 from seedflood.operations.eventlog import EventLog, Line, event_files, read_lines
@@ -97,21 +96,21 @@ def test_a_line_that_a_crash_has_cut_spoils_no_other(tmp_path, make_log):
 
 
 def test_on_a_full_disk_lines_are_lost_with_one_warning_and_the_log_goes_on_once_there_is_space(
-    tmp_path, monkeypatch, make_log
+    tmp_path, monkeypatch, make_log, caplog
 ):
     monkeypatch.setattr(eventlog, "RETRY_SECONDS", 0.0)
     place = tmp_path / "events.jsonl"
     place.symlink_to("/dev/full")
-    with structlog.testing.capture_logs() as warnings:
-        log = make_log()
-        for number in range(3):
-            log.write(line(number))
-        assert log.flush().wait(60)
-        place.unlink()
-        place.write_bytes(b'{"event":"cu')
-        for number in range(3, 5):
-            log.write(line(number))
-        log.close()
+    log = make_log()
+    for number in range(3):
+        log.write(line(number))
+    assert log.flush().wait(60)
+    place.unlink()
+    place.write_bytes(b'{"event":"cu')
+    for number in range(3, 5):
+        log.write(line(number))
+    log.close()
+    warnings = [record.msg for record in caplog.records]
     assert [(one["event"], one.get("reason"), one.get("lines_lost")) for one in warnings] == [
         (eventlog.BROKEN, "No space left on device", None), ("the event log goes on", None, 3)
     ]  # fmt: skip

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 
 from seedflood import VERSION
@@ -47,6 +46,7 @@ from seedflood.errors import ConfigError, DivergenceError
 from seedflood.host import garbage, outlets
 from seedflood.host.logs import configure_logging
 from seedflood.host.places import hold
+from seedflood.log import log
 
 LOCAL_STEPS = {"gradient": 48, "reward": 100}
 LOCAL_STEPS_OTHERWISE = 400
@@ -99,7 +99,7 @@ def run_node(
     check_settings(settings)
     _check_own_score(settings)
     configure_logging(settings.node.name)
-    structlog.stdlib.get_logger("seedflood").info("starting", version=VERSION, state=str(settings.node.state))
+    log.info("starting", version=VERSION, state=str(settings.node.state))
 
     hold(settings.node.state)
     garbage.defer()

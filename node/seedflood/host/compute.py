@@ -52,9 +52,9 @@ class ComputeThread:
         self._jobs.put(do)
         return asyncio.wrap_future(future)
 
-    def close(self, seconds_max: float) -> bool:
-        """Drops jobs that have not begun, and waits up to seconds_max for the running one. False: it still runs, and
-        ends only with the process."""
+    def close(self, seconds_max: float | None) -> bool:
+        """Drops jobs that have not begun, and waits up to seconds_max for the running one; None: as long as it takes.
+        False: it still runs, and ends only with the process."""
         self._is_closed = True
         self._jobs.put(None)
         self._thread.join(seconds_max)

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-import structlog
-
 from seedflood.config import Settings
 from seedflood.errors import JournalError, PeerError, RemovedError, RunMismatchError, SeedfloodError, SupersededError
 from seedflood.host.clocks import Clocks
@@ -23,6 +21,7 @@ from seedflood.host.engine import Engine
 from seedflood.host.enrolment import Enrolment, steady_seconds
 from seedflood.host.status_source import StatusSource
 from seedflood.identity import Identity
+from seedflood.log import log
 from seedflood.operations.console import Console
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
@@ -49,8 +48,6 @@ COMPUTE_SECONDS = 10.0
 
 LINKS_MIN = 64
 """A node accepts twice as many links as there are clients, and at least this many."""
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 @dataclass(eq=False, repr=False)
@@ -113,7 +110,7 @@ class Daemon(Owner):
         self.drive(self.engine.start)
         self.dial(addresses, self.settings.pins)
         if not self.access.is_closed:
-            _log.info("the run is open: whoever knows its settings may take part; [run] operator closes it")
+            log.info("the run is open: whoever knows its settings may take part; [run] operator closes it")
         sizes: dict[str, Any] = {f"journal_{kind}": count for kind, count in self.engine.journal.size().items()}
         self.hub.log(
             "started",
@@ -163,9 +160,14 @@ class Daemon(Owner):
         try:
             self.engine.journal.close()
         except JournalError as error:
-            _log.error("closing the journal failed; the next start pulls what is missing", reason=str(error))
+            log.error("closing the journal failed; the next start pulls what is missing", reason=str(error))
         self.is_compute_idle = await asyncio.to_thread(self._compute.close, COMPUTE_SECONDS)
         await self._console.close()
+
+    def wait_for_compute(self) -> None:
+        """After `close`: waits for a compute job that was left running. Blocks."""
+        self._compute.close(None)
+        self.is_compute_idle = True
 
     # What the links tell (transport.links.Owner)
 

@@ -8,18 +8,15 @@ import time
 from pathlib import Path
 from typing import Self
 
-import structlog
-
 from seedflood.config import NodeSettings, Settings
 from seedflood.errors import ConfigError
 from seedflood.host.places import KEY_FILE, ROSTER_FILE
 from seedflood.identity import Identity, verify
+from seedflood.log import log
 from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.calendar import Calendar
 from seedflood.protocol.swarm.roster import Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 def read_wall() -> float:
@@ -91,7 +88,7 @@ class Enrolment:
             write_roster(self._state / ROSTER_FILE, SignedRoster(self._operator, self._run, roster))
         except ConfigError as error:
             if roster != self._unkept:
-                _log.error(
+                log.error(
                     "the roster is not kept yet; after a restart this host may know an older one", reason=str(error)
                 )
             self._unkept = roster

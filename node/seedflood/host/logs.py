@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from seedflood.log import COMMON, LOGGER
 from seedflood.terminal import visible
 
 _QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", "datasets", "asyncio")
@@ -19,23 +20,31 @@ _QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", 
 def configure_logging(node: str) -> None:
     """Called once per process. node: the name that stands in every line."""
     root = logging.getLogger()
-    root.handlers = [_handler(node, is_for_people=sys.stderr.isatty())]
+    root.handlers = [_handler(lambda: node, is_for_people=sys.stderr.isatty())]
     root.setLevel(logging.INFO)
     logging.captureWarnings(True)
     for library in _QUIET:
         logging.getLogger(library).setLevel(logging.ERROR)
 
 
+_beside: list[str] = []
+"""The names of the nodes that run beside a script now."""
+
+
 def log_beside(node: str) -> Callable[[], None]:
     """In a script or notebook of somebody else: our own lines go to stderr, and its logging stays as it is. Returns
     what undoes that."""
-    ours, handler = logging.getLogger("seedflood"), _handler(node, is_for_people=True)
-    before = ours.level, ours.propagate
+    ours = logging.getLogger(LOGGER)
+    _beside.append(node)
+    if len(_beside) > 1:  # the handler is there; its lines name all nodes
+        return lambda: _beside.remove(node)
+    handler, before = _handler(lambda: ", ".join(_beside), is_for_people=True), (ours.level, ours.propagate)
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
     ours.propagate = False
 
     def undo() -> None:
+        _beside.remove(node)
         ours.removeHandler(handler)
         ours.setLevel(before[0])
         ours.propagate = before[1]
@@ -43,32 +52,21 @@ def log_beside(node: str) -> Callable[[], None]:
     return undo
 
 
-def _handler(node: str, *, is_for_people: bool) -> logging.Handler:
-    """Of stderr. Whatever structlog is given goes through the standard library from now on."""
+def _handler(name: Callable[[], str], *, is_for_people: bool) -> logging.Handler:
+    """Of stderr. name: returns what stands in each line as the node."""
 
     def name_node(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-        event.setdefault("node", node)
+        event.setdefault("node", name())
         return event
 
-    shared: list[Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.stdlib.ExtraAdder(),
-        name_node,
-    ]
     renderers: list[Processor] = [structlog.processors.JSONRenderer()]
     if is_for_people:
         renderers = [_make_visible, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)]
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
     formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
+        foreign_pre_chain=COMMON,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            name_node,
             structlog.processors.format_exc_info,
             *renderers,
         ],

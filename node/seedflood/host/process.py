@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
-import structlog
 import uvloop
 
 from seedflood import durable
@@ -26,11 +25,10 @@ from seedflood.host.modes import Open, opener
 from seedflood.host.places import KEY_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.listening import listen_at
+from seedflood.log import log
 from seedflood.operations.console import Console
 from seedflood.operations.status import describe_line
 from seedflood.operations.systemd import Notifier
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 def run_process(settings: Settings, reload: Callable[[], Settings] | None = None) -> ExitCode:
@@ -122,9 +120,9 @@ class _Process:
         if results is not None and results.unexported is not None:
             raise results.unexported  # told only now, since others have still to hear of the run's end
         if daemon.result is None:
-            _log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
+            log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
         if not daemon.is_compute_idle:
-            _log.warning("a compute job still runs; leaving without waiting for it")
+            log.warning("a compute job still runs; leaving without waiting for it")
             _leave(ExitCode.OK)
 
     def _describe(self) -> str:
@@ -134,7 +132,7 @@ class _Process:
         self._signals += 1
         self._notifier.stopping()
         if self._daemon is None:  # still loading: nothing was sent yet, and loading cannot be interrupted
-            _log.info(signals.STOPPED, signal=name)
+            log.info(signals.STOPPED, signal=name)
             _leave(ExitCode.OK)
         self._daemon.hub.log("draining" if self._signals == 1 else "forced to stop", signal=name)
         if self._signals > 1:
@@ -149,7 +147,7 @@ class _Process:
             return
         self._is_reload_due = daemon is None
         if daemon is None:
-            _log.info("settings are read again as soon as the model is loaded")
+            log.info("settings are read again as soon as the model is loaded")
             return
         self._notifier.reloading()
         try:

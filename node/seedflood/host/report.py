@@ -13,17 +13,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from seedflood import durable
 from seedflood.host.outlets import RESULT_LOST
 from seedflood.host.places import read_result
+from seedflood.log import log
 from seedflood.operations.rise import Best
 
 if TYPE_CHECKING:
     from seedflood.training.generation import Sample
 
-_log = structlog.stdlib.get_logger("seedflood")
 
 Figures = dict[str, float | None]
 """Figures by name, as `Evaluation.rounded` returns them, and `rows`."""
@@ -87,19 +85,19 @@ class Report:
         try:
             durable.write(self.path, data, mode=0o644)
         except OSError as error:  # a full disk may have space again
-            _log.warning("figures were not kept", path=str(self.path), reason=error.strerror)
+            log.warning("figures were not kept", path=str(self.path), reason=error.strerror)
 
     def publish(self, result: dict[str, Any]) -> None:
         """Prints the result on stdout, as one line of JSON."""
         if self.is_quiet:
             return
         if sys.stdout is None:
-            _log.warning(RESULT_LOST)
+            log.warning(RESULT_LOST)
             return
         try:
             print(json.dumps(_finite(result), allow_nan=False), flush=True)
         except OSError as error:
-            _log.warning(RESULT_LOST, reason=str(error))
+            log.warning(RESULT_LOST, reason=str(error))
 
     def figures(self) -> dict[str, float | None]:
         """The figures as `NAME_before` and `NAME_after`; None if one was not evaluated or is no finite number."""

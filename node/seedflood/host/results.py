@@ -9,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import structlog
-
 from seedflood.config import Settings
 from seedflood.errors import SeedfloodError
 from seedflood.host.compute import Run, nothing
 from seedflood.host.evaluation_schedule import EvaluationSchedule
 from seedflood.host.places import JOURNAL_FILE
 from seedflood.host.report import Figures, Report
+from seedflood.log import log
 from seedflood.operations.hub import TelemetryHub
 from seedflood.operations.rise import Best, find_rise
 from seedflood.training.card import Learned, model_card
@@ -27,8 +26,6 @@ from seedflood.transport.links import Links
 UNEXPORTED = "the model was not exported; what was learned is kept, and a node that starts again tries once more"
 
 UNEXPORTABLE = "the model could not be exported now; the run goes on"
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 class Learner(Protocol):
@@ -121,7 +118,7 @@ class Results:
         if step < steps and now - self._logged_at < self._settings.node.progress_seconds:
             return
         self._logged_at = now
-        _log.info(
+        log.info(
             "progress",
             step=step,
             steps=steps,

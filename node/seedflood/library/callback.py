@@ -31,6 +31,10 @@ class Callback(TrainerCallback):
         """Before its trackers, so that they see the figures, too. From now on other hosts hear the loss that this
         trainer brings down. Raises ConfigError if its arguments do not go together with a run."""
         args = trainer.args
+        if args.max_steps < self._swarm.steps:
+            raise ConfigError(
+                f"the trainer would leave the run before its end: give it max_steps=swarm.steps ({self._swarm.steps})."
+            )
         if args.load_best_model_at_end:
             raise ConfigError("load_best_model_at_end would put back what all hosts have learned since: take it out.")
         if args.dataloader_num_workers and getattr(args, "dataloader_multiprocessing_context", None) is None:
@@ -52,7 +56,7 @@ class Callback(TrainerCallback):
             )
         self._trainer = trainer
         trainer.callback_handler.callbacks.insert(0, self)
-        compute_loss, steps = trainer.compute_loss, args.gradient_accumulation_steps
+        compute_loss = trainer.compute_loss
 
         def reporting(model: Any, inputs: Any, *given: Any, **named: Any) -> Any:
             computed = compute_loss(model, inputs, *given, **named)
@@ -63,7 +67,8 @@ class Callback(TrainerCallback):
             elif torch.is_grad_enabled():
                 # Where it knows how many tokens a step has, its losses are parts of the mean over that step.
                 is_part = named.get("num_items_in_batch") is not None and trainer.model_accepts_loss_kwargs
-                self._swarm.report(loss * (steps if is_part else 1))
+                # The last step of an epoch may have fewer parts than the arguments say.
+                self._swarm.report(loss * (trainer.current_gradient_accumulation_steps if is_part else 1))
             return computed
 
         trainer.compute_loss = reporting  # type: ignore[method-assign]
@@ -88,6 +93,9 @@ class Callback(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
+        # A scaler of gradients leaves out a step whose gradient overflowed, and resets the parameters that it knows.
+        self._swarm.optimizer().zero_grad()
+        state.global_step = self._swarm.step
         if self._swarm.is_over:
             control.should_training_stop = True
         return control

@@ -18,6 +18,7 @@ from seedflood.config import Settings
 from seedflood.host.daemon import Daemon
 from seedflood.host.process import start_daemon
 from seedflood.host.seedflood.engine import open_seedflood
+from seedflood.log import log
 from seedflood.protocol.origin import OriginId
 from seedflood.training.seedflood.lending import Handover, LendingTrainer
 
@@ -45,6 +46,8 @@ class Hosting:
     """A daemon whose steps are measured by the thread that made this. trainer: of the model, once it is made."""
 
     trainer: LendingTrainer
+    unexported: Exception | None = None
+    """Why `[node] export` was not written."""
 
     def __init__(self, settings: Settings, model: Any, handover: Handover) -> None:
         """Returns when the daemon runs. Raises what keeps it from that; then nothing is left of it."""
@@ -67,8 +70,12 @@ class Hosting:
         if not self._served.done():
             self._ask(self._daemon.drain)
         self._served.exception()
-        if self._daemon.is_compute_idle:
-            self.trainer.close()
+        if not self._daemon.is_compute_idle:
+            log.warning("waiting for the compute thread, so that the model has what was learned")
+            self._daemon.wait_for_compute()
+        self.trainer.close()
+        results = self._daemon.engine.results
+        self.unexported = None if results is None else results.unexported
 
     @property
     def step(self) -> int:
@@ -94,6 +101,8 @@ class Hosting:
         async def answer() -> Answer:
             return question()
 
+        if not _loop().is_running():
+            raise RuntimeError("the interpreter ends, and the event loop of seedflood has ended")
         return asyncio.run_coroutine_threadsafe(answer(), _loop()).result()
 
     def _end_if_unwanted(self) -> None:

@@ -26,9 +26,8 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(
         self, increments: nn.Parameter, step: Step, rate: Callable[[], float], *, sends_gradients: bool
     ) -> None:
-        self._increments = increments
         self._sends_gradients = sends_gradients
-        self._tell = step
+        self._send = step
         self._rate_now = rate
         self._shown = rate()
         super().__init__([increments], {"lr": self._shown})
@@ -55,9 +54,7 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None and self._sends_gradients:
             with torch.enable_grad():
                 lost.append(closure())
-        if self._sends_gradients and self._increments.grad is None:
-            raise ConfigError("there is no gradient to tell: call loss.backward() before step().")
-        self._tell(None if closure is None else loss_of, lost[-1] if lost else None)
+        self._send(None if closure is None else loss_of, lost[-1] if lost else None)
         self._shown = self.param_groups[0]["lr"] = self._rate_now()
         return lost[-1] if lost else None
 

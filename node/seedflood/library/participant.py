@@ -1,5 +1,6 @@
 """`seedflood.join`: this host's part in a run whose losses a script computes."""
 
+import atexit
 import fcntl
 import multiprocessing
 import os
@@ -12,7 +13,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-import structlog
 import torch
 from torch import nn
 from transformers import PreTrainedModel
@@ -25,16 +25,17 @@ from seedflood.library.hosting import Hosting
 from seedflood.library.losses import Losses
 from seedflood.library.optimizer import Optimizer, RunSchedule
 from seedflood.library.rows import share
+from seedflood.log import log
 from seedflood.training.card import Learned, model_card
 from seedflood.training.seedflood.adapter import RANK_MAX, make_adapter
 from seedflood.training.seedflood.layers import LiveModule
 from seedflood.training.seedflood.lending import GivenModel, Handover, LendingTrainer
 from seedflood.training.shards import Shard, parse_shard
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
 BATCHES_WITHOUT_A_STEP = 256
 """So many micro-batches of one step are likely a loop that never takes one."""
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 def join(
@@ -67,18 +68,20 @@ class Participant:
         self._optimizer: Optimizer | None = None
         self._due_step: int | None = None
         """None: it is not known, or the run is over."""
+        self._has_left = False
         with ExitStack() as undo:
             undo.callback(_release, hold(settings.node.state))
             undo.callback(log_beside(settings.node.name))
             undo.callback(_exit_on_termination())
             if model.dtype == torch.float16 and model.device.type == "cpu":
-                _log.warning('the model is of float16, which CPUs compute slowly: load it with dtype="float32"')
+                log.warning('the model is of float16, which CPUs compute slowly: load it with dtype="float32"')
             if settings.node.threads is not None:
                 undo.callback(torch.set_num_threads, torch.get_num_threads())
                 torch.set_num_threads(settings.node.threads)
             undo.callback(GivenModel(model).restore)
             self._host = Hosting(settings, model, self._handover)
             undo.callback(self._host.leave)
+            atexit.register(self.close)  # of a script without `with`, while the loop still runs
             self._trainer = self._host.trainer
             self._losses = Losses(model)
             undo.callback(self._losses.detach)
@@ -93,12 +96,24 @@ class Participant:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self._leave()  # that error counts; the log has any other
 
     def close(self) -> None:
-        """Leaves the run, if it is not over, and gives the model back. Idempotent."""
+        """Leaves the run, if it is not over, and gives the model back. Idempotent. Raises ModelError if `[node] export`
+        could not be written."""
+        self._leave()
+        if (error := self._host.unexported) is not None:
+            self._host.unexported = None
+            raise error
+
+    def _leave(self) -> None:
         if self._handover.fault is not None:
-            _log.error("the node has ended", reason=str(self._handover.fault))
+            log.error("the node has ended", reason=str(self._handover.fault))
+        self._has_left = True
+        atexit.unregister(self.close)
         self._open.close()
 
     # The loop of the script
@@ -133,8 +148,10 @@ class Participant:
             batches = batches + 1 if self.step == step else 1
             step = self.step
             if batches == BATCHES_WITHOUT_A_STEP:
-                _log.warning("the script draws batches and takes no step: call swarm.optimizer().step()")
+                log.warning("the script draws batches and takes no step: call swarm.optimizer().step()")
             yield batch
+        if self._due() is not None:
+            log.warning("the batches are over before the run is", step=self.step, steps=self.steps)
 
     def report(self, loss: float | torch.Tensor) -> None:
         """The loss of this step, where the model's own output does not have it. All hosts hear of it."""
@@ -213,7 +230,12 @@ class Participant:
     # How it works
 
     def _due(self) -> int | None:
-        """Waits until the model may be used for a step, and returns that. None: the run is over."""
+        """Waits until the model may be used for a step, and returns that. None: the run is over. Raises ConfigError if
+        this host has left before that."""
+        if self._has_left:
+            if not self.is_over:
+                raise ConfigError("this host has left the run: join again to go on.")
+            return None
         if self._due_step is None:
             self._due_step = self._handover.borrow()
             if self._due_step is None:
@@ -226,6 +248,8 @@ class Participant:
         if self._due() is None:
             return
         trainer = self._trainer
+        if trainer.sends_gradients and trainer.increments.grad is None:
+            raise ConfigError("there is no gradient to send: call loss.backward() before step().")
         if loss is not None:
             self._losses.clear()
             self._losses.report(loss)
@@ -260,9 +284,14 @@ def _check(model: Any, settings: Settings) -> None:
         )
     if getattr(model, "peft_config", None) is not None or getattr(model, "_hf_peft_config_loaded", False):
         raise ConfigError("the model has an adapter of PEFT: merge it (merge_and_unload), or load the base model.")
-    if multiprocessing.parent_process() is not None:
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # spawned, and still reading the script
         raise ConfigError(
             'a worker of a DataLoader has run the script anew: put what it does below `if __name__ == "__main__":`.'
+        )
+    if settings.node.quantisation is not None:
+        raise ConfigError(
+            f'[node] dtype = "{settings.node.dtype}" would take the weights out of the model: load it in bfloat16 to '
+            "save memory, and take dtype out."
         )
     if any(isinstance(module, LiveModule) for module in model.modules()):
         raise ConfigError("this model takes part in another swarm: leave that one first, or load the model again.")
@@ -272,10 +301,10 @@ def _add_increments_to_state(model: PreTrainedModel, trainer: LendingTrainer) ->
     """From now on `state_dict` has the weights as the live model computes with them, for whoever saves it. Returns what
     undoes that."""
 
-    def add(_model: nn.Module, state: dict[str, Any], _prefix: str, _metadata: Any) -> None:
+    def add(_model: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
         weights = trainer.replica.weights()
         rounded = {id(one): one.to(model.dtype) for one in weights.values()}  # tied ones stay one
-        state |= {name: rounded[id(one)] for name, one in weights.items()}
+        state |= {prefix + name: rounded[id(one)] for name, one in weights.items()}
 
     hook = model.register_state_dict_post_hook(add)  # type: ignore[no-untyped-call]
     return hook.remove  # type: ignore[no-any-return]
@@ -289,19 +318,22 @@ def _refuse_to_load(*_: Any) -> None:
 
 
 def _exit_on_termination() -> Callable[[], object]:
-    """SIGTERM ends the script as leaving the block does. Returns what undoes that."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        return lambda: None  # the script has a handler of its own
+    """SIGTERM, and SIGHUP of a terminal that is closed, end the script as leaving the block does. Handlers of the
+    script's own stay. Returns what undoes that."""
 
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    ours = [one for one in ENDING if is_main and signal.getsignal(one) is signal.SIG_DFL]
 
     def undo() -> None:
-        if signal.getsignal(signal.SIGTERM) is leave and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for one in ours:
+            if signal.getsignal(one) is leave and threading.current_thread() is threading.main_thread():
+                signal.signal(one, signal.SIG_DFL)
 
-    signal.signal(signal.SIGTERM, leave)
+    for one in ours:
+        signal.signal(one, leave)
     return undo
 
 

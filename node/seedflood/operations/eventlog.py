@@ -29,7 +29,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TextIO
 
-import structlog
+from seedflood.log import log
 
 EVENTS_FILE = "events.jsonl"
 FILES = 4
@@ -47,8 +47,6 @@ LACKS = "the event log lacks lines"
 BROKEN = "the event log cannot be written and is tried again; the node goes on"
 
 Facts = Mapping[str, Any]
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 class Line(NamedTuple):
@@ -161,7 +159,7 @@ class EventFile(RotatingFileHandler):
         self._logged += missing
         if self._is_broken:
             self._is_broken = False
-            _log.warning("the event log goes on", lines_lost=missing)
+            log.warning("the event log goes on", lines_lost=missing)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the library calls it so
         """Forgets the file: what its buffer holds would only fail again."""
@@ -172,7 +170,7 @@ class EventFile(RotatingFileHandler):
                 self.stream.close()
             self.stream = None
         if not self._is_broken:
-            _log.warning(
+            log.warning(
                 BROKEN,
                 path=self.baseFilename,
                 reason=getattr(sys.exception(), "strerror", None) or str(sys.exception()),

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import structlog
-
 from seedflood.config import Settings
+from seedflood.log import log
 from seedflood.operations.eventlog import EventLog, Line, event_files, read_lines, spell_time
 from seedflood.operations.history import EVENTS_MAX, SPEED_SECONDS, History
 from seedflood.operations.rise import Rise
@@ -44,8 +43,6 @@ LOG_BYTES_MAX = 64_000_000
 
 LOG_SECONDS_MAX = 5.0
 """How long a trace waits for a slow disk. Then it reads what is there."""
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 class TelemetryHub:
@@ -89,7 +86,7 @@ class TelemetryHub:
         self._step: int | None = None
         self._stepped_at: float | None = None
         self._speed_at = 0.0
-        self._log = EventLog(
+        self._file = EventLog(
             settings.node.state,
             node=settings.node.name,
             run=settings.run.shown_id(),
@@ -99,7 +96,7 @@ class TelemetryHub:
 
     @property
     def lines_lost(self) -> int:
-        return self._log.lost
+        return self._file.lost
 
     def recall(self) -> None:
         """Restores curves and events of earlier lives. It reads files, so call it away from the loop, before anything
@@ -108,15 +105,15 @@ class TelemetryHub:
 
     def wait_for_log(self) -> Callable[[], object]:
         """A function that blocks until everything that was logged by now can be read. Call it away from the loop."""
-        return partial(self._log.flush().wait, LOG_SECONDS_MAX)
+        return partial(self._file.flush().wait, LOG_SECONDS_MAX)
 
     def close(self) -> None:
-        self._log.close()
+        self._file.close()
 
     # For people: the log on stderr, the event log and the page show the same
 
     def log(self, event: str, level: str = "info", **facts: Any) -> None:
-        _log.log(logging.getLevelNamesMapping()[level.upper()], event, **facts)
+        log.log(logging.getLevelNamesMapping()[level.upper()], event, **facts)
         at = self.write(event, level, facts)
         if level != "debug":
             self.events.append({"time": spell_time(at), "event": event, "level": level, **facts})
@@ -128,7 +125,7 @@ class TelemetryHub:
         """Writes into the event log only. facts: if they are costly to make, a function that the log's thread calls.
         Returns the time of the line, Unix time."""
         at = time.time()
-        self._log.write(Line(at, event, level, facts))
+        self._file.write(Line(at, event, level, facts))
         return at
 
     # Links

@@ -5,8 +5,6 @@ import math
 from contextlib import AsyncExitStack
 from typing import Any
 
-import structlog
-
 from seedflood.config import Settings
 from seedflood.host.compute import Compute, ComputeThread
 from seedflood.host.driver import Driver
@@ -17,6 +15,7 @@ from seedflood.host.gasloc.work import Resumed, Trouble, Work
 from seedflood.host.places import GASLOC_FOLDER, JOURNAL_FILE, SNAPSHOTS_FOLDER, SNAPSHOTS_KEPT
 from seedflood.host.results import UNEXPORTABLE, Results, try_export
 from seedflood.identity import Identity, verify
+from seedflood.log import log
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.gasloc.node import GaslocNode
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules, Habits
@@ -41,8 +40,6 @@ CHECKPOINT_STEPS = 5
 """A checkpoint comes with each round, or if rounds are shorter with so many local steps: it takes as long as several of
 these."""
 
-_log = structlog.stdlib.get_logger("seedflood")
-
 
 async def open_gasloc(
     settings: Settings, identity: Identity, compute: ComputeThread, hub: TelemetryHub, undo: AsyncExitStack
@@ -50,7 +47,7 @@ async def open_gasloc(
     """Loads model and rows, opens journal and folders. Raises SeedfloodError."""
     run, node = settings.run, settings.node
     trainer = await compute.run(lambda: load_trainer(run, node, identity.origin))
-    _log.info("rows read", **trainer.task.facts)
+    log.info("rows read", **trainer.task.facts)
     if (refused := await compute.run(lambda: try_export(settings, trainer))) is not None:
         hub.log(UNEXPORTABLE, "error", reason=str(refused))
     hub.log("opening the journal")

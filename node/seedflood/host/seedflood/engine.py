@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import structlog
-
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, DivergenceError, SeedfloodError
 from seedflood.host.compute import Compute, ComputeThread
@@ -21,6 +19,7 @@ from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.shares import Shares
 from seedflood.host.seedflood.work import Applied, Work
 from seedflood.identity import Identity, verify
+from seedflood.log import log
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
@@ -46,8 +45,6 @@ WORTHLESS = "score: all texts of a step were worth 0 and taught nothing; the mod
 WORDS_CHARACTERS_MAX = 400
 """Of what a model wrote, which may be anything."""
 
-_log = structlog.stdlib.get_logger("seedflood")
-
 
 async def open_seedflood(
     settings: Settings,
@@ -63,12 +60,12 @@ async def open_seedflood(
     if load is None and run.objective.task == "own":
         raise ConfigError(NOT_HERE)
     trainer = await compute.run(load or (lambda: Trainer(run, node)))
-    _log.info("rows read", **await compute.run(trainer.task.describe))
+    log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
-        _log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
+        log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
     if node.quantisation is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
-        _log.warning(say, dtype=node.dtype)
+        log.warning(say, dtype=node.dtype)
     if (refused := await compute.run(lambda: try_export(settings, trainer))) is not None:
         hub.log(UNEXPORTABLE, "error", reason=str(refused))
     hub.log("opening the journal")

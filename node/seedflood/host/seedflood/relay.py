@@ -12,8 +12,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-import structlog
-
 from seedflood import durable
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, PeerError, RunMismatchError, SeedfloodError
@@ -23,6 +21,7 @@ from seedflood.host.places import FORM_FILE, read_result
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
 from seedflood.host.seedflood.seams import Adopt, Job, Replay, Seal
 from seedflood.identity import Identity, verify
+from seedflood.log import log
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.epochs import sum_bytes_max
@@ -39,8 +38,6 @@ from seedflood.transport.links import Links
 from seedflood.transport.owner import LinkSettings, Owner
 
 BASE_DIGEST_BYTES = 32
-
-_log = structlog.stdlib.get_logger("seedflood")
 
 
 Known = tuple[bytes, Form]
@@ -104,7 +101,7 @@ class RelayEngine(FloodEngine):
         if now - self._logged_at >= self._settings.node.progress_seconds:
             self._logged_at = now
             held, peers = self.node.frontier.count(), len(self.node.neighbours)
-            _log.info("progress", step=self.node.step, steps=self._rules.steps, updates=held, peers=peers)
+            log.info("progress", step=self.node.step, steps=self._rules.steps, updates=held, peers=peers)
 
     def _find_update(self, origin: OriginId, step: int) -> tuple[bool, bool]:
         return self.node.frontier.holds(origin, step), False

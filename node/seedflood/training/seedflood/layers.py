@@ -82,7 +82,7 @@ class LiveModule(nn.Module):
 def add_increment(y_NM: Tensor, outer_NR: Tensor, basis_MR: Tensor) -> Tensor:
     """`y + outer basis^T`, the sum in float32, the result in the dtype of y (in place if that is float32)."""
     if y_NM.dtype == torch.float32:
-        return y_NM.addmm_(outer_NR, basis_MR.T)
+        return y_NM.addmm_(outer_NR.to(torch.float32), basis_MR.T)  # half precision comes under autocast
     return torch.addmm(y_NM.to(torch.float32), outer_NR, basis_MR.T).to(y_NM.dtype)
 
 
