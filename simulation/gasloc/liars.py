@@ -55,14 +55,14 @@ HUGE = 10**40
 
 
 class Liar:
-    """One host that lies. told: how often each kind of lie was told, by all liars of the world."""
+    """One host that lies. counts: how often each kind of lie was told, by all liars of the world."""
 
-    def __init__(self, world: GaslocWorld, host: GaslocHost, told: Counter[str], kinds: Sequence[str]) -> None:
+    def __init__(self, world: GaslocWorld, host: GaslocHost, counts: Counter[str], kinds: Sequence[str]) -> None:
         self.host = host
         self.rng: random.Random = world.rng
         self.rounds = world.rules.rounds
         self.world = world
-        self._told = told
+        self._counts = counts
         self._is_over = False
         self.copies: dict[OriginId, bytes] = {}
         """Digests of the copies that are offered to it."""
@@ -94,7 +94,7 @@ class Liar:
             self.host.carry(peer)  # behind what it has withheld
         if peers and self._inventions:
             kind = self.rng.choice(sorted(self._inventions))
-            self._told[f"lie_{kind}"] += 1
+            self._counts[f"lie_{kind}"] += 1
             for data in self._inventions[kind](self):
                 self._send(self.rng.choice(peers), [Opaque(data)])
         self.world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
@@ -115,7 +115,7 @@ class Liar:
         found = [one for word in words if (one := stated(word).result) is not None]
         if not found or stated(member).result is None:
             return member
-        self._told["lie_two_faced"] += 1
+        self._counts["lie_two_faced"] += 1
         other = replace(stated(member), result=self.rng.choice(found), refused=())
         unsigned = replace(member, algorithm=other.packed(), signature=b"")
         return replace(unsigned, signature=self.host.sign(unsigned.signed_bytes(self.world.rules.run_id)))
@@ -129,7 +129,7 @@ class Liar:
         for kind, change in self._changes.items():
             if sent is not None and (self.rng.random() < CHANGED_SHARE or kind in THOROUGH):
                 changed = change(self, sent)
-                self._told[f"lie_{kind}"] += changed != sent
+                self._counts[f"lie_{kind}"] += changed != sent
                 sent = changed
         return None if sent is None else Opaque(encode(sent))
 
@@ -440,11 +440,11 @@ KINDS = sorted({*CHANGES, *INVENTIONS, TWO_FACED})
 
 
 def let_lie(
-    world: GaslocWorld, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None
+    world: GaslocWorld, indices: Iterable[int], counts: Counter[str], kinds: Sequence[str] | None = None
 ) -> list[Liar]:
     """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
     kinds = kinds or world.rng.sample(KINDS, world.rng.randint(2, len(KINDS)))
-    liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
+    liars = [Liar(world, world.hosts[index], counts, kinds) for index in sorted(indices)]
     world.chronicle.liars |= {liar.host.origin for liar in liars}
     for liar in liars:
         liar.begin()

@@ -112,7 +112,7 @@ BOUNDS: dict[str, Bound] = {
     "Voting._objections": origins,
     "Voting._suspects": _epochs,
     "Voting._suspects[]": linked,
-    "Voting._told": _epochs,
+    "Voting._logged": _epochs,
     "Voting.misvoting": origins,
     "Window.waiting": origins,
     "Window.expected": origins,

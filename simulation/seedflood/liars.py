@@ -46,13 +46,13 @@ TEXTS = ("\x1b[2J\x1b[31mroot#", "bye\n2026-01-01 error: forged", "x" * 4096, "\
 
 
 class Liar:
-    """One host that lies. told: how often each kind of lie was told, by all liars of the world."""
+    """One host that lies. counts: how often each kind of lie was told, by all liars of the world."""
 
-    def __init__(self, world: SeedfloodWorld, host: SeedfloodHost, told: Counter[str], kinds: Sequence[str]) -> None:
+    def __init__(self, world: SeedfloodWorld, host: SeedfloodHost, counts: Counter[str], kinds: Sequence[str]) -> None:
         self.host = host
         self._world = world
         self._rng: random.Random = world.rng
-        self._told = told
+        self._counts = counts
         self._heard: deque[Message] = deque(maxlen=HEARD_MAX)
         self._is_over = False
         self._versions = 1 << 20
@@ -79,7 +79,7 @@ class Liar:
         if self.host.is_up and neighbours:
             kind = self._rng.choice(sorted(self._lies))
             items = self._lies[kind](self)
-            self._told[f"lie_{kind}"] += bool(items)
+            self._counts[f"lie_{kind}"] += bool(items)
             for item in items:
                 self._world.network.send_raw(self.host, self._rng.choice(neighbours), item)
         self._world.clock.after(self._rng.uniform(*LIE_SECONDS), self._lie)
@@ -91,7 +91,7 @@ class Liar:
         """Sends what its node wants to send, with some of it withheld or changed. Remembers it for replays."""
         self._heard += messages
         if "withhold" in self._lies and self._rng.random() < 0.3:
-            self._told["lie_withheld"] += 1
+            self._counts["lie_withheld"] += 1
             messages = [message for message in messages if not isinstance(message, Updates)]
         if "equivocations" in self._lies:
             messages = [self._other(message) if isinstance(message, Updates) else message for message in messages]
@@ -105,7 +105,7 @@ class Liar:
         """Equivocation: sometimes replaces own bundles by others for this neighbour."""
         if self._rng.random() < 0.7 or all(bundle.origin != self.host.origin for bundle in message.bundles):
             return message
-        self._told["lie_two_tongues"] += 1
+        self._counts["lie_two_tongues"] += 1
         self._world.chronicle.is_tainted = True
         return Updates(
             tuple(
@@ -123,7 +123,7 @@ class Liar:
                     self._hidden[peer] = min(self._hidden.get(peer, bundle.step), bundle.first_covered)
                     continue
                 if bundle.first_covered > (first := self._hidden.pop(peer, bundle.step)):
-                    self._told["lie_skips"] += 1
+                    self._counts["lie_skips"] += 1
                     self._world.chronicle.is_tainted = True
                     bundle = self._sign(bundle._replace(skipped=bundle.step - first))
             said.append(bundle)
@@ -133,7 +133,7 @@ class Liar:
         """Puts a forged sum into the answer to a pull, usually with matching digests."""
         parts = list(answer)
         if "sums" in self._lies and self._rng.random() < 0.7:
-            self._told["lie_sums"] += 1
+            self._counts["lie_sums"] += 1
             forged = self._forged_sum()
             place = self._rng.randint(0, len(parts))
             try:
@@ -227,8 +227,8 @@ class Liar:
 
     def strangers(self) -> list[Item]:
         """Statements of new keys that nobody invited."""
-        count = min(self._rng.randint(1, 20), STRANGERS_MAX - self._told["strangers"])
-        self._told["strangers"] += max(0, count)
+        count = min(self._rng.randint(1, 20), STRANGERS_MAX - self._counts["strangers"])
+        self._counts["strangers"] += max(0, count)
         members = []
         for _ in range(count):
             key = self._rng.randbytes(32)
@@ -336,11 +336,11 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
 
 
 def let_lie(
-    world: SeedfloodWorld, indices: Iterable[int], told: Counter[str], kinds: Sequence[str] | None = None
+    world: SeedfloodWorld, indices: Iterable[int], counts: Counter[str], kinds: Sequence[str] | None = None
 ) -> list[Liar]:
     """Lets these hosts lie from now on. kinds: their kinds of lies, by default drawn from the seed."""
     kinds = kinds or world.rng.sample(sorted(LIES), world.rng.randint(3, len(LIES)))
-    liars = [Liar(world, world.hosts[index], told, kinds) for index in sorted(indices)]
+    liars = [Liar(world, world.hosts[index], counts, kinds) for index in sorted(indices)]
     world.chronicle.liars |= {liar.host.origin for liar in liars}
     world.chronicle.is_lied_to = True
     for liar in liars:

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import threading
 
 import pytest
 import structlog
@@ -408,6 +409,18 @@ def test_batches_that_end_before_the_run_are_noticed(join, model, batches, capfd
             swarm.optimizer().step()
         assert swarm.step == 3
     assert "the batches are over before the run is" in capfd.readouterr().err
+
+
+def test_what_was_learned_is_in_the_model_though_the_last_job_takes_long(join, model, batches, monkeypatch):
+    monkeypatch.setattr("seedflood.host.daemon.COMPUTE_SECONDS", 0.0)
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    goes_on = threading.Event()
+    with join() as swarm:
+        train(swarm, model, batches, steps=3)
+        swarm._host._ask(lambda: swarm._host._daemon._compute.run(goes_on.wait))  # behind the step that is lent
+        threading.Timer(0.5, goes_on.set).start()
+    assert not is_live(model)
+    assert not all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
 
 
 def test_an_export_that_could_not_be_written_is_an_error_of_the_script(model, write, batches, tmp_path):

@@ -52,10 +52,10 @@ class Script:
     """One host. said: its lines on stdout so far. fails_at: the step with a fault. holds_at: the step at which it waits
     for `go_on`."""
 
-    def __init__(self, peers: Path, fails_at: int = -1, holds_at: int = -1) -> None:
+    def __init__(self, peers: Path, fails_at: int = -1, holds_at: int = -1, program: str = LOOP) -> None:
         self.said: list[str] = []
         self.log = peers.with_name("log")
-        command = [sys.executable, "-c", LOOP, str(peers), str(fails_at), str(holds_at)]
+        command = [sys.executable, "-c", program, str(peers), str(fails_at), str(holds_at)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
@@ -105,14 +105,14 @@ class Hosts:
         keys = {"task": "own", "estimate": "gradient", "rank": 4, "clients": clients, "steps": steps}
         self.run = RunSettings.place(keys)
 
-    def start(self, number: int, fails_at: int = -1, holds_at: int = -1) -> Script:
+    def start(self, number: int, fails_at: int = -1, holds_at: int = -1, program: str = LOOP) -> Script:
         folder = self.home / f"host-{number}"
         folder.mkdir(exist_ok=True)
         listen = f"127.0.0.1:{self.ports[number]}"
         node = {"name": folder.name, "listen": listen, "http": "", "threads": 1, "patience_seconds": self.patience}
         peers = [{"address": f"127.0.0.1:{self.ports[0]}"}] if number else []
         (folder / "peers.toml").write_text(spell({"run": self.run, "node": node, "peers": peers}))
-        self.started.append(Script(folder / "peers.toml", fails_at, holds_at))
+        self.started.append(Script(folder / "peers.toml", fails_at, holds_at, program))
         return self.started[-1]
 
 
@@ -138,6 +138,28 @@ def test_a_script_that_was_killed_goes_on_at_the_step_of_the_swarm(hosts: Hosts)
     digests = [script.until("digest") for script in (a, again)]
     assert digests[0] == digests[1]
     assert [script.end() for script in (a, again)] == [0, 0]
+
+
+WITHOUT_A_BLOCK = """
+import sys, seedflood, torch
+from transformers import AutoModelForCausalLM
+from seedflood.embedded import MODEL_FOLDER
+model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER)
+swarm = seedflood.join(model, sys.argv[1])
+tokens = torch.ones(1, 4, dtype=torch.long)
+for _ in range(3):
+    model(input_ids=tokens, labels=tokens).loss.backward()
+    swarm.optimizer().step()
+"""
+
+
+@pytest.mark.parametrize("hosts", [(4000, 2)], indirect=True)
+def test_a_script_that_ends_without_a_block_says_goodbye(hosts: Hosts):
+    a = hosts.start(0)
+    b = hosts.start(1, program=WITHOUT_A_BLOCK)
+    assert b.end() == 0
+    a.until("hosts 1$")
+    assert "member left" in a.log.read_text()
 
 
 @pytest.mark.parametrize("hosts", [(90, 3, 10.0)], indirect=True)

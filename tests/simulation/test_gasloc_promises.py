@@ -12,7 +12,7 @@ from seedflood.protocol.gasloc.exchange import Exchange
 from seedflood.protocol.gasloc.final_wait import FinalWait
 from seedflood.protocol.gasloc.pairing import Pairing
 from seedflood.protocol.gasloc.transfer import RETRY_SECONDS, Receiving
-from seedflood.protocol.gasloc.trust import STILL_SECONDS, Watch
+from seedflood.protocol.gasloc.trust import STILL_SECONDS, TransferDeadline
 from simulation.gasloc import runs
 from simulation.gasloc.compute import Compute
 from simulation.gasloc.disk import ReplicaDisk
@@ -201,7 +201,7 @@ def test_that_a_donor_may_be_as_slow_as_it_likes_is_seen(monkeypatch):
         if held > watch.held:
             watch.held, watch.until = held, now + STILL_SECONDS
 
-    monkeypatch.setattr(Watch, "look", look)
+    monkeypatch.setattr(TransferDeadline, "look", look)
     result = lying(monkeypatch, 3, ["dribble"])
     assert any("is kept from a copy" in line for line in result.violations)
     assert result.stuck

@@ -32,7 +32,7 @@ def _run(name: str, *, is_daemon: bool) -> None:
             print(f"{name}: interrupted", file=sys.stderr)
             sys.exit(ExitCode.TRY_AGAIN)
 
-        run_command(lambda **told: _app(name)(**told), name)
+        run_command(lambda **given: _app(name)(**given), name)
 
 
 def _app(name: str) -> Any:

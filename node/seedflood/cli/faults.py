@@ -65,12 +65,12 @@ def run_command(command: Callable[..., Any], name: str) -> None:
             _fail(name, INTERRUPTED, ExitCode.TRY_AGAIN)
         raise
     except Exception as error:
-        _fail(name, *_told(error))
+        _fail(name, *_explain(error))
     finally:
         outlets.finish()
 
 
-def _told(error: Exception) -> tuple[str, ExitCode]:
+def _explain(error: Exception) -> tuple[str, ExitCode]:
     if isinstance(error, PermissionError) and error.filename is not None:
         return OF_ANOTHER_USER.format(file=error.filename), ExitCode.CONFIG
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -66,7 +66,7 @@ def write_settings(plan: ClusterPlan, home: Path) -> dict[Path, int]:
         folder = home / name
         folder.mkdir(parents=True, exist_ok=True)
         usual = {"run": _run_section(plan), "node": _node_section(plan, k, name, ports[k])}
-        sections = merge(usual, detach(merge(_told(plan, k), plan.overrides), Path()))
+        sections = merge(usual, detach(merge(_own_settings(plan, k), plan.overrides), Path()))
         neighbours = sorted(b if a == k else a for a, b in edges if k in (a, b))
         peers = {"peers": [{"address": f"127.0.0.1:{ports[j]}"} for j in neighbours]}
         (folder / "peers.toml").write_text(spell(sections | peers), encoding="utf-8")
@@ -87,7 +87,7 @@ def secret_of(seed: int, k: int) -> bytes:
     return hashlib.sha256(f"seedflood local {seed} {k}".encode()).digest()
 
 
-def _told(plan: ClusterPlan, k: int) -> dict[str, Any]:
+def _own_settings(plan: ClusterPlan, k: int) -> dict[str, Any]:
     """What the operator has told of models and rows: paths begin at the working directory."""
     node: dict[str, Any] = {} if plan.data is None else {"data": plan.data}
     if plan.export is not None and k == 0:

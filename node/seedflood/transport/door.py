@@ -55,7 +55,7 @@ class Door:
         self._seconds = seconds
         self._half_open = Crowd(HALF_OPEN_MAX)
         self._streams: Counter[str] = Counter()
-        self._told: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
+        self._logged: deque[str] = deque(maxlen=REFUSALS_REMEMBERED)
         self._lines = Bucket(LINES, LINES.burst, 0.0)
 
     @asynccontextmanager
@@ -112,9 +112,9 @@ class Door:
 
     def _log_refused(self, line: str) -> None:
         """Warns once of each host and sentence, and not too often of all: so no stranger can fill the log."""
-        is_told = line in self._told or self._is_too_much()
-        _log.log(logging.DEBUG if is_told else logging.WARNING, "%s", line)
-        self._told.append(line)
+        is_known = line in self._logged or self._is_too_much()
+        _log.log(logging.DEBUG if is_known else logging.WARNING, "%s", line)
+        self._logged.append(line)
 
     def _is_too_much(self) -> bool:
         if not self._lines.take(1, asyncio.get_running_loop().time()):

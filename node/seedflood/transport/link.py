@@ -87,7 +87,7 @@ class Link:
     _is_leaving: bool = False
     _closing: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _writer: asyncio.Task[str] | None = None
-    _told: FrontierDigest | None = None
+    _last_digest: FrontierDigest | None = None
     _heard: FrontierDigest | None = None
     """The last digests of frontiers, of both sides."""
     _pulls: int = 0
@@ -290,7 +290,7 @@ class Link:
         """The same digest as last on this link takes two bytes: while a long step is measured, most are."""
         if not isinstance(message, FrontierDigest):
             return message
-        before, self._told = self._told, message
+        before, self._last_digest = self._last_digest, message
         return AS_BEFORE if message == before else message
 
     def _in_full(self, message: LinkMessage | None) -> LinkMessage | None:

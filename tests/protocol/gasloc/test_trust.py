@@ -3,7 +3,7 @@
 from gossip import World
 
 from seedflood.protocol.gasloc.rules import Bounds
-from seedflood.protocol.gasloc.trust import DISTRUST_ROUNDS, STILL_SECONDS, Watch
+from seedflood.protocol.gasloc.trust import DISTRUST_ROUNDS, STILL_SECONDS, TransferDeadline
 
 
 def test_who_sent_other_bytes_is_left_out_for_twice_as_many_rounds_each_time():
@@ -21,7 +21,7 @@ def test_who_sent_other_bytes_is_left_out_for_twice_as_many_rounds_each_time():
 
 
 def test_less_than_the_least_part_gives_no_more_time():
-    watch = Watch(100, 10, 0.0)
+    watch = TransferDeadline(100, 10, 0.0)
     watch.look(109, 20.0)
     assert watch.until == STILL_SECONDS
     watch.look(110, 20.0)

@@ -19,7 +19,7 @@ from seedflood.protocol.gasloc.messages import NEWEST, Decline, Kind, Offer, Rea
 from seedflood.protocol.gasloc.orders import Adopt, OpenCopy, Take
 from seedflood.protocol.gasloc.rules import Bounds, GaslocRules
 from seedflood.protocol.gasloc.transfer import Content, Receiving, Sending
-from seedflood.protocol.gasloc.trust import STILL_SECONDS, Trust, Watch
+from seedflood.protocol.gasloc.trust import STILL_SECONDS, TransferDeadline, Trust
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.neighbours import Neighbours
 from seedflood.protocol.swarm.outputs import Outbox, Outputs
@@ -69,7 +69,7 @@ class Fetch:
     is_adopting: bool = False
     is_adopted: bool = False
     _receiving: Receiving | None = None
-    _watch: Watch = field(default_factory=lambda: Watch(0, 1, 0.0))
+    _deadline: TransferDeadline = field(default_factory=lambda: TransferDeadline(0, 1, 0.0))
     _changes: int = 0
     _ask_at: float = 0.0
     _tried: set[OriginId] = field(default_factory=set)
@@ -99,15 +99,15 @@ class Fetch:
             self._tried.clear()
             self.wanted, self._ask_at = wanted, 0.0
         if self.donor is not None:
-            self._watch.look(self._held, now)
-            if now >= self._watch.until:
+            self._deadline.look(self._held, now)
+            if now >= self._deadline.until:
                 self._doubt(self.donor, donors, now)
         if self.donor is None and not self.is_adopting:
             self._ask(donors, now)
 
     def wake_at(self, now: float) -> float:
         if self.donor is not None:
-            return self._watch.until
+            return self._deadline.until
         return self._ask_at if now < self._ask_at else float("inf")
 
     def offered(self, peer: OriginId, offer: Offer, now: float) -> None:
@@ -126,7 +126,7 @@ class Fetch:
                 self._next()
                 return
             self._carrier.stop(peer, self._receiving.digest)
-            self._watch.held = 0  # and it has no more time than before
+            self._deadline.held = 0  # and it has no more time than before
         try:
             self._receiving = self._carrier.accept(peer, offer.digest, offer.size, now)
         except PeerError:  # nothing of this run has its size
@@ -135,7 +135,7 @@ class Fetch:
             return
         self.round = offer.round
         if is_first:
-            self._begin_watch(peer, now)
+            self._begin_deadline(peer, now)
         if self._receiving.is_whole:
             self.arrived(peer, self._receiving)
 
@@ -183,7 +183,7 @@ class Fetch:
             self._ask_at = now + ASK_SECONDS
         elif untried and now >= self._ask_at:
             self.donor = untried[0]
-            self._begin_watch(self.donor, now)
+            self._begin_deadline(self.donor, now)
             self._carrier.send(self.donor, Want(self.wanted))
 
     def _rank(self, donors: Mapping[OriginId, int]) -> list[OriginId]:
@@ -195,18 +195,18 @@ class Fetch:
         """The donor is too slow. If it gave anything it goes on, with half as much to give, unless another one has
         failed us less often; who had no place before may have one now."""
         self._trust.failed(donor)
-        if self._held <= self._watch.held:
+        if self._held <= self._deadline.held:
             self._next()
             return
         self._tried.clear()
         if self._rank(donors)[:1] == [donor]:
-            self._begin_watch(donor, now)
+            self._begin_deadline(donor, now)
         else:
             self._drop()
 
-    def _begin_watch(self, donor: OriginId, now: float) -> None:
+    def _begin_deadline(self, donor: OriginId, now: float) -> None:
         least = self._bounds.least_bytes(STILL_SECONDS, self._trust.failures.get(donor, 0))
-        self._watch = Watch(self._held, least, now)
+        self._deadline = TransferDeadline(self._held, least, now)
 
     @property
     def _held(self) -> int:
@@ -231,7 +231,7 @@ class Place:
     wanted: bytes
     offer: Offer | None = None
     sending: Sending | None = None
-    watch: Watch | None = None
+    deadline: TransferDeadline | None = None
 
 
 class Serve:
@@ -293,21 +293,23 @@ class Serve:
             del self._places[peer]
             self._carrier.send(peer, Decline(Kind.COPY, 0, Reason.BUSY, 0))
             return
-        place.sending, place.watch = self._carrier.offer(peer, content), Watch(0, self._least, now)
+        place.sending, place.deadline = self._carrier.offer(peer, content), TransferDeadline(0, self._least, now)
         place.offer = Offer(Kind.COPY, round_, content.digest, content.size)
         self._carrier.send(peer, place.offer)
 
     def advance(self, now: float) -> None:
         for peer, place in list(self._places.items()):
-            sending, watch = place.sending, place.watch
-            if sending is None or watch is None:
+            sending, deadline = place.sending, place.deadline
+            if sending is None or deadline is None:
                 continue
-            watch.look(sending.taken, now)
-            if sending.is_done or now >= watch.until:
+            deadline.look(sending.taken, now)
+            if sending.is_done or now >= deadline.until:
                 self._rest(peer, now)
 
     def wake_at(self) -> float:
-        return min((one.watch.until for one in self._places.values() if one.watch is not None), default=float("inf"))
+        return min(
+            (one.deadline.until for one in self._places.values() if one.deadline is not None), default=float("inf")
+        )
 
     def _rest(self, peer: OriginId, now: float) -> None:
         self._rest_until[peer] = now + REST_FACTOR * max(now - self._places[peer].since, ASK_SECONDS)

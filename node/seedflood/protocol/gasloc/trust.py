@@ -45,7 +45,7 @@ class Trust:
         self.failures[peer] = self.failures.get(peer, 0) + 1
 
 
-class Watch:
+class TransferDeadline:
     """Does a transfer move on? held: when the present span of time began. until: its end. least: how many more bytes
     must be held by then; those that are claimed, sent or asked for do not count."""
 

@@ -65,7 +65,7 @@ class Voting:
     _objections: dict[OriginId, int] = field(default_factory=dict)
     """By host that votes for other sums than certificates: the first epoch on which it did since the last proof."""
     _proven: int = 0
-    _told: set[int] = field(default_factory=set)
+    _logged: set[int] = field(default_factory=set)
     """The epochs of which the log has said why they stay as bundles."""
     _overdue: tuple[int | None, float] = (None, 0.0)
     """The first other one that could be compacted, and since when it is."""
@@ -219,7 +219,7 @@ class Voting:
         """Once per comparison period: says why an epoch stays as bundles, once for each. lacking: returns of whom an
         update is missing here that is owed for the steps below this one."""
         certificates, membership = self._certificates, self._presence.membership
-        epoch = next((one for one in self._closings.overdue(step) if one not in self._told), None)
+        epoch = next((one for one in self._closings.overdue(step) if one not in self._logged), None)
         if epoch != self._overdue[0]:
             self._overdue = epoch, now
         if epoch is None or now < self._overdue[1] + OVERDUE_SECONDS:
@@ -230,7 +230,7 @@ class Voting:
             return  # we have still to vote
         else:
             why = "updates are missing"
-        self._told.add(epoch)
+        self._logged.add(epoch)
         self._outbox.log(
             "an epoch is not compacted", "warning", epoch=epoch, why=why, waiting_for=membership.names(origins)
         )

@@ -39,7 +39,7 @@ class Guarded:
 
     spec: str
     score: Scorer
-    _told: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set)
     _lost: int = 0
     _faulty: int | None = 0
     """How many texts have gone wrong; None: one got a number."""
@@ -58,7 +58,7 @@ class Guarded:
         self._faulty = None if self._faulty is None else self._faulty + 1
         if (count := self._lost) == LOST_MAX or (count := self._faulty or 0) == FAULTY_MAX:
             raise ConfigError(f'score = "{self.spec}" gave no number for {count} texts in a row ({fault}): correct it.')
-        if fault.kind not in self._told:
-            self._told.add(fault.kind)
+        if fault.kind not in self._logged:
+            self._logged.add(fault.kind)
             _log.warning("score %s: %s; such a text counts as 0", self.spec, fault)
         return 0.0
