@@ -70,7 +70,7 @@ def _draw_gradient(compression: Coefficients, most: int, rng: random.Random, los
 
 
 def decode_coefficients(compression: Coefficients, payload: bytes) -> list[int]:
-    """All F integers of an admitted payload, by the simplest code. `training/seedflood/compression` must give the same."""
+    """All F integers of an admitted payload, by the simplest code: `training/seedflood/compression` must agree."""
     exponents = [e for e, count in zip(payload, compression.groups, strict=False) for _ in range(count)]
     bits = _bits(payload[compression.exponents : compression.rows_at])
     dense = [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
