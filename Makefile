@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check -q
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
-.PHONY: help setup setup-dev setup-relay demo tour test test-long compose-test soak check tokens lint-deploy bench real clean sweep study fuzz audit
+.PHONY: help setup setup-dev setup-relay demo tour test test-long compose-test soak check tokens lint-deploy bench real clean sweep study fuzz audit site
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -79,6 +79,10 @@ fuzz: $(VENV)/.ready-dev  ## What comes from outside, made up by atheris, FUZZ_S
 	for target in $(FUZZ_TARGETS); do \
 	  $(BIN)/python tools/fuzz.py $$target -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
+
+site: $(VENV)/.ready-dev  ## The pages as a site in build/site; fails if a link leads nowhere
+	$(PIP) install -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python tools/build_site.py
 
 audit: $(VENV)/.ready-dev  ## Known faults of what is installed (pip-audit; needs the network)
 	$(PIP) install -c constraints.txt -e '.[audit]'
