@@ -2,7 +2,8 @@
 
 A host signs one *vote* on an epoch that is over, and it is on its disk before anyone receives it. Enough equal votes
 are a *certificate*, which travels with the sum and is final. In closed runs with bounded windows a majority of each
-roster since the last certificate is enough, so there is one at most. Else everyone who takes part has to vote.
+roster since the last certificate is enough: there is one at most, unless a host votes on both sides of a split. Else
+everyone who takes part has to vote.
 
 Why rosters are counted so, and what a split leaves: docs/explanation/consensus.md.
 """

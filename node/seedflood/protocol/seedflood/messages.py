@@ -171,7 +171,8 @@ class Updates(SeedFloodMessage):
 
 @dataclass(frozen=True, slots=True)
 class FrontierDigest(SeedFloodMessage):
-    """Sent every few seconds: 32 bytes that are equal on two nodes exactly if they hold the same updates.
+    """Sent every few seconds: 32 bytes that are equal on two nodes if they hold the same updates. Else they differ,
+    unless a liar has searched for signatures whose sums agree.
 
     before: only the steps below it count, so that bundles in flight do not look like a difference. is_complete: the
     sender needs nothing more for this run. members_digest: of the ages of all statements that the sender knows.
