@@ -1,4 +1,4 @@
-"""Runs a script on two hosts that are processes of this machine: `python examples/on_two.py SCRIPT [STEPS]`."""
+"""Runs a script on two hosts of this machine, as processes: `.venv/bin/python examples/on_two.py SCRIPT [STEPS]`."""
 
 import socket
 import subprocess

@@ -1,6 +1,6 @@
 """A training loop of one's own. On each host: `python own_loop.py peers.toml MODEL`; here, with two processes:
 
-python examples/on_two.py examples/own_loop.py
+.venv/bin/python examples/on_two.py examples/own_loop.py
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Preferences by TRL, on several hosts. On each of them: `python trl_dpo.py peers.toml MODEL`; here:
 
-    python examples/on_two.py examples/trl_dpo.py 20
+    .venv/bin/python examples/on_two.py examples/trl_dpo.py 20
 
 Needs `pip install trl`.
 """

@@ -1,6 +1,6 @@
 """Texts that a reward likes, by TRL, on several hosts. On each: `python trl_grpo.py peers.toml MODEL`; here:
 
-    python examples/on_two.py examples/trl_grpo.py 20
+    .venv/bin/python examples/on_two.py examples/trl_grpo.py 20
 
 Needs `pip install trl`.
 """

@@ -1,6 +1,6 @@
 """Supervised fine-tuning by TRL, on several hosts. On each of them: `python trl_sft.py peers.toml MODEL`; here:
 
-    python examples/on_two.py examples/trl_sft.py 20
+    .venv/bin/python examples/on_two.py examples/trl_sft.py 20
 
 Needs `pip install trl`.
 """

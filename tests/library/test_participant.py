@@ -446,3 +446,35 @@ def test_the_logging_of_a_script_stays_as_it_is(join, capfd):
         structlog.configure(**before)
     assert lines == ["within", "after"]
     assert "node=node" in capfd.readouterr().err
+
+
+def test_a_host_that_sends_no_step_is_told_which_optimizer_trains(join, capfd):
+    with join():
+        pass
+    assert "train by swarm.optimizer()" in capfd.readouterr().err
+
+
+def test_settings_that_a_script_decides_are_named(model, write, capfd):
+    with seedflood.join(model, write({"micro_batch": 2})):
+        pass
+    assert "micro_batch" in capfd.readouterr().err
+
+
+def test_a_function_without_a_loss_is_refused(join):
+    with join(estimate="two-sided", steps=5) as swarm, pytest.raises(ConfigError, match="let it return the loss"):
+        swarm.optimizer().step(lambda: None)
+
+
+def test_a_file_that_is_not_there_is_named(model, tmp_path):
+    with pytest.raises(ConfigError, match=r"there is no .*nowhere\.toml: give join"):
+        seedflood.join(model, tmp_path / "nowhere.toml")
+
+
+def test_an_adapter_says_how_it_is_loaded(join, model, batches, tmp_path):
+    with join() as swarm:
+        train(swarm, model, batches, steps=2)
+        card = (swarm.export_adapter(tmp_path / "adapter") / "README.md").read_text()
+        with pytest.raises(ConfigError, match="rank of 1 or more"):
+            swarm.export_adapter(tmp_path / "none", rank=0)
+    assert "library_name: peft" in card
+    assert "PeftModel.from_pretrained" in card

@@ -162,6 +162,26 @@ def test_a_script_that_ends_without_a_block_says_goodbye(hosts: Hosts):
     assert "member left" in a.log.read_text()
 
 
+@pytest.mark.parametrize("hosts", [(4000, 2)], indirect=True)
+def test_a_script_that_ends_while_it_waits_for_others_leaves_nothing_behind(hosts: Hosts):
+    alone = hosts.start(0, program=WITHOUT_A_BLOCK)
+    wait_for(alone.log, "started")
+    alone.process.send_signal(signal.SIGTERM)
+    assert alone.end() == 128 + signal.SIGTERM
+    assert "Traceback" not in alone.log.read_text()
+
+
+def wait_for(log: Path, word: str) -> None:
+    """Until the log has a line with this word."""
+    tail = subprocess.Popen(["tail", "-n", "+1", "-F", log], stdout=subprocess.PIPE, text=True)
+    try:
+        assert tail.stdout is not None
+        assert any(word in line for line in tail.stdout)
+    finally:
+        tail.kill()
+        tail.communicate()
+
+
 @pytest.mark.parametrize("hosts", [(90, 3, 10.0)], indirect=True)
 def test_hosts_go_on_without_a_faulty_script_and_with_a_late_one(hosts: Hosts):
     a, b = hosts.start(0, holds_at=20), hosts.start(1, fails_at=8)

@@ -59,6 +59,7 @@ def train(trainer, swarm, loss_of=lambda logs: logs["loss"], **settings):
     logged = [entry for entry in trainer.state.log_history if "swarm/loss" in entry]
     assert [entry["swarm/step"] for entry in logged][-1] == swarm.steps
     assert {"swarm/hosts", "swarm/bytes_sent", "swarm/learning_rate", "learning_rate"} <= logged[0].keys()
+    assert all(entry["grad_norm"] > 0 for entry in logged if "grad_norm" in entry)
 
 
 def test_the_trainer_of_transformers(join, model, batches, tmp_path):

@@ -69,7 +69,8 @@ def hold(state: Path) -> int:
                 time.sleep(0.05)
     except BlockingIOError:
         raise InUseError(
-            f"another seedflood process uses the state folder {state}: stop it, or give this one another --state."
+            f"another seedflood process uses the state folder {state}: stop it, or give this one another "
+            "[node] state (--state)."
         ) from None
     except PermissionError:  # another folder would be another key
         raise

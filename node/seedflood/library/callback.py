@@ -26,6 +26,8 @@ class Callback(TrainerCallback):
         self._swarm = swarm
         self._best_reward = best_reward
         self._reward: float | None = None
+        self._norm: float | None = None
+        """Of the gradient of this step."""
 
     def add_to(self, trainer: Trainer) -> None:
         """Before its trackers, so that they see the figures, too. From now on other hosts hear the loss that this
@@ -90,6 +92,12 @@ class Callback(TrainerCallback):
         for name in ("_globalstep_last_logged", "_initial_global_step"):
             setattr(self._trainer, name, state.global_step)
 
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        (increments,) = self._swarm.optimizer().param_groups[0]["params"]
+        self._norm = None if increments.grad is None else float(increments.grad.norm())
+
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
@@ -113,6 +121,8 @@ class Callback(TrainerCallback):
             "swarm/bytes_sent": swarm.bytes_sent,
             "swarm/hosts": swarm.hosts,
         }
+        if "grad_norm" in logs:  # the trainer takes that of the model's own parameters, which have none
+            figures["grad_norm"] = self._norm
         known = {name: figure for name, figure in figures.items() if figure is not None}
         logs.update(known)
         state.log_history[-1].update(known)

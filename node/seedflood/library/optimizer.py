@@ -49,6 +49,8 @@ class Optimizer(torch.optim.Optimizer):
             assert closure is not None
             with torch.no_grad():
                 lost.append(closure())
+            if lost[-1] is None:
+                raise ConfigError("the function given to step() returns nothing: let it return the loss.")
             return float(lost[-1])
 
         if closure is not None and self._sends_gradients:

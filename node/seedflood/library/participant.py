@@ -11,14 +11,14 @@ from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
 from seedflood.config import Settings, check_settings, load_settings
-from seedflood.errors import ConfigError
+from seedflood.errors import ConfigError, SeedfloodError
 from seedflood.host.logs import log_beside
 from seedflood.host.places import hold
 from seedflood.library.hosting import Hosting
@@ -33,6 +33,9 @@ from seedflood.training.seedflood.lending import GivenModel, Handover, LendingTr
 from seedflood.training.shards import Shard, parse_shard
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+IGNORED = ("device", "dtype", "micro_batch")
+"""Keys of `[node]` that say how the daemon would load the model and compute with it."""
 
 BATCHES_WITHOUT_A_STEP = 256
 """So many micro-batches of one step are likely a loop that never takes one."""
@@ -52,11 +55,16 @@ def join(
 
     Raises ConfigError or ModelError, with one sentence, before anything is sent; and whatever ends the daemon.
     """
+    if not Path(peers).is_file():
+        raise ConfigError(f"there is no {peers}: give join the peers.toml of this host.")
     read = load_settings(Path(peers), settings)
     node = read.node.model_copy(update={"evaluate_examples": 0, "then": None})  # the script evaluates, and ends itself
     read = read.model_copy(update={"node": node})
     _check(model, read)
-    return Participant(model, read)
+    try:
+        return Participant(model, read)
+    except SeedfloodError as error:
+        raise error.with_traceback(None) from None  # a sentence for people, without the frames of three threads
 
 
 class Participant:
@@ -68,11 +76,13 @@ class Participant:
         self._optimizer: Optimizer | None = None
         self._due_step: int | None = None
         """None: it is not known, or the run is over."""
-        self._has_left = False
+        self._has_left = self._has_stepped = False
         with ExitStack() as undo:
             undo.callback(_release, hold(settings.node.state))
             undo.callback(log_beside(settings.node.name))
             undo.callback(_exit_on_termination())
+            if ignored := [key for key in IGNORED if key in settings.node.model_fields_set]:
+                log.warning("your script decides these, so they are not used", node_settings=ignored)
             if model.dtype == torch.float16 and model.device.type == "cpu":
                 log.warning('the model is of float16, which CPUs compute slowly: load it with dtype="float32"')
             if settings.node.threads is not None:
@@ -82,6 +92,7 @@ class Participant:
             self._host = Hosting(settings, model, self._handover)
             undo.callback(self._host.leave)
             atexit.register(self.close)  # of a script without `with`, while the loop still runs
+            undo.callback(atexit.unregister, self.close)
             self._trainer = self._host.trainer
             self._losses = Losses(model)
             undo.callback(self._losses.detach)
@@ -112,8 +123,9 @@ class Participant:
     def _leave(self) -> None:
         if self._handover.fault is not None:
             log.error("the node has ended", reason=str(self._handover.fault))
+        if not (self._has_left or self._has_stepped or self.is_over):
+            log.warning("this host has sent no step: train by swarm.optimizer(), no other optimizer has its parameters")
         self._has_left = True
-        atexit.unregister(self.close)
         self._open.close()
 
     # The loop of the script
@@ -151,7 +163,8 @@ class Participant:
                 log.warning("the script draws batches and takes no step: call swarm.optimizer().step()")
             yield batch
         if self._due() is not None:
-            log.warning("the batches are over before the run is", step=self.step, steps=self.steps)
+            reason = "the batches are over before the run is; a DataLoader draws its rows again and again"
+            log.warning(reason, step=self.step, steps=self.steps)
 
     def report(self, loss: float | torch.Tensor) -> None:
         """The loss of this step, where the model's own output does not have it. All hosts hear of it."""
@@ -220,12 +233,14 @@ class Participant:
         block. Raises SeedfloodError."""
         if not any(isinstance(module, LiveModule) for module in self._trainer.model.modules()):
             raise ConfigError("an adapter is made of a live model: call export_adapter before the block ends.")
+        if rank < 1:
+            raise ConfigError(f"an adapter has a rank of 1 or more, not {rank}.")
         adapter = make_adapter(self._trainer.replica, self.settings.run.model, rank=rank)
-        return adapter.write(Path(folder), self._card())
+        return adapter.write(Path(folder), self._card("adapter"))
 
-    def _card(self) -> str:
+    def _card(self, kind: Literal["model", "adapter"] = "model") -> str:
         trainer = self._trainer
-        return model_card(Learned(self.settings.run, trainer.base_digest, trainer.digest(), {}, {}))
+        return model_card(Learned(self.settings.run, trainer.base_digest, trainer.digest(), {}, {}), kind)
 
     # How it works
 
@@ -264,7 +279,7 @@ class Participant:
             )
         self._losses.clear()
         trainer.increments.grad = None  # trainers reset the gradients of a model's own parameters, and this is none
-        self._due_step = None
+        self._due_step, self._has_stepped = None, True
         self._handover.give_back(measured)
         self._due()
 

@@ -153,8 +153,8 @@ class LendingTrainer(Trainer):
             base = prepare_given(self.model)
         if digest_weights({name: one.to(base.dtype) for name, one in weights.items()}) != base.digest:
             raise ModelError(
-                f'this model is not the one that [run] model names ("{self.run.model}"): load that one, or correct '
-                "[run] on all hosts."
+                f'this model is not the one that [run] model names ("{self.run.model}"): load that one (again, if it '
+                "was trained since), or correct [run] on all hosts."
             )
         base.digest, base.tokenizer, base.files = expected.digest, expected.tokenizer, expected.files
         if base.master is not None:
