@@ -29,7 +29,8 @@ def keep(name: str, metrics: Mapping[str, Metric], path: Path = RESULTS) -> None
 
 def _row(figure: str, metric: Metric, command: str) -> str:
     spread = "" if metric.min == metric.max else f" ({_spell(metric.min)} to {_spell(metric.max)})"
-    wanted = f"{'≥' if metric.more_is_better else '≤'} {metric.target:,g}"
+    assert metric.target is not None
+    wanted = f"{'≥' if metric.more_is_better else '≤'} {_spell(metric.target)}"
     cells = (f"`{figure}`", f"{_spell(metric.median)}{spread}", wanted, "yes" if metric.met else "**no**")
     return "| " + " | ".join((*cells, date.today().isoformat(), commit(), command)) + " |\n"
 

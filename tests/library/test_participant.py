@@ -15,6 +15,8 @@ import seedflood
 from seedflood.config import load_settings
 from seedflood.embedded import MODEL_FOLDER
 from seedflood.errors import ConfigError, ModelError, SeedfloodError
+from seedflood.host.logs import log_beside
+from seedflood.log import log
 from seedflood.offline.learned import rebuild
 from seedflood.training.seedflood.layers import LiveModule
 
@@ -478,3 +480,14 @@ def test_an_adapter_says_how_it_is_loaded(join, model, batches, tmp_path):
             swarm.export_adapter(tmp_path / "none", rank=0)
     assert "library_name: peft" in card
     assert "PeftModel.from_pretrained" in card
+
+
+def test_of_two_nodes_in_one_process_the_one_that_stays_goes_on_logging(capfd):
+    leave_first, leave_second = log_beside("first"), log_beside("second")
+    leave_first()
+    log.info("still here")
+    leave_second()
+    log.info("nobody is here")
+    said = capfd.readouterr().err
+    assert "node=second" in said
+    assert "nobody is here" not in said

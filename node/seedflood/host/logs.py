@@ -7,6 +7,7 @@ Everything goes through the standard library's logging, so that libraries' warni
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -30,26 +31,34 @@ def configure_logging(node: str) -> None:
 _beside: list[str] = []
 """The names of the nodes that run beside a script now."""
 
+_restoring = ExitStack()
+"""Gives the script its logging back, when the last of them has ended."""
+
 
 def log_beside(node: str) -> Callable[[], None]:
-    """In a script or notebook of somebody else: our own lines go to stderr, and its logging stays as it is. Returns
-    what undoes that."""
-    ours = logging.getLogger(LOGGER)
+    """In a script or notebook of somebody else: our own lines go to stderr, and its logging stays as it is. Lines of
+    several nodes in one process name them all. Returns what undoes that."""
+    if not _beside:
+        _add_our_handler()
     _beside.append(node)
-    if len(_beside) > 1:  # the handler is there; its lines name all nodes
-        return lambda: _beside.remove(node)
-    handler, before = _handler(lambda: ", ".join(_beside), is_for_people=True), (ours.level, ours.propagate)
-    ours.addHandler(handler)
-    ours.setLevel(logging.INFO)
-    ours.propagate = False
 
     def undo() -> None:
         _beside.remove(node)
-        ours.removeHandler(handler)
-        ours.setLevel(before[0])
-        ours.propagate = before[1]
+        if not _beside:
+            _restoring.close()
 
     return undo
+
+
+def _add_our_handler() -> None:
+    ours = logging.getLogger(LOGGER)
+    handler = _handler(lambda: ", ".join(_beside), is_for_people=True)
+    _restoring.callback(ours.removeHandler, handler)
+    _restoring.callback(ours.setLevel, ours.level)
+    _restoring.callback(setattr, ours, "propagate", ours.propagate)
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
 
 
 def _handler(name: Callable[[], str], *, is_for_people: bool) -> logging.Handler:

@@ -115,6 +115,8 @@ class Participant:
     def close(self) -> None:
         """Leaves the run, if it is not over, and gives the model back. Idempotent. Raises ModelError if `[node] export`
         could not be written."""
+        if not (self._has_left or self._has_stepped or self.is_over):
+            log.warning("this host has sent no step: train by swarm.optimizer(), no other optimizer has its parameters")
         self._leave()
         if (error := self._host.unexported) is not None:
             self._host.unexported = None
@@ -123,8 +125,6 @@ class Participant:
     def _leave(self) -> None:
         if self._handover.fault is not None:
             log.error("the node has ended", reason=str(self._handover.fault))
-        if not (self._has_left or self._has_stepped or self.is_over):
-            log.warning("this host has sent no step: train by swarm.optimizer(), no other optimizer has its parameters")
         self._has_left = True
         self._open.close()
 
