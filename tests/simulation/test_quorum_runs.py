@@ -52,39 +52,39 @@ def test_a_host_that_is_down_for_long_keeps_epochs_open_unless_there_is_a_quorum
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_a_part_that_was_cut_off_has_measured_counts_though_the_others_have_compacted(seed):
-    world = make_closed(seed=seed, steps=80)
+    world = make_closed(6, seed=seed, steps=80)
     world.run_until_step(8)
-    world.network.partition({3, 4})
+    world.network.partition({4, 5})
     world.run_until_step(60)
-    for host, others in ((world.hosts[0], (3, 4)), (world.hosts[3], (0, 1, 2))):
+    for host, others in ((world.hosts[0], (4, 5)), (world.hosts[4], (0, 1, 2, 3))):
         behind = [host.node.frontier.last(world.hosts[one].origin) for one in others]
         assert max(behind) < host.node.step - 2 * PERIOD
-    assert compacted(world.hosts[0]) > compacted(world.hosts[3])
+    assert compacted(world.hosts[0]) > compacted(world.hosts[4])
     world.network.unite()
     judge(world)
-    late = {update for update in world.chronicle.updates if update[0] in (world.hosts[3].origin, world.hosts[4].origin)}
+    late = {update for update in world.chronicle.updates if update[0] in (world.hosts[4].origin, world.hosts[5].origin)}
     assert len(late) > 40
     assert late <= set(world.hosts[0].ledger.applied)
 
 
-def test_a_part_that_was_cut_off_takes_sums_though_most_who_signed_them_were_removed():
-    world = make_closed(seed=4, steps=80)
+def test_a_part_that_was_cut_off_takes_sums_though_half_of_those_who_signed_them_were_removed():
+    world = make_closed(6, seed=4, steps=80)
     world.run_until_step(8)
-    world.network.partition({3, 4})
+    world.network.partition({4, 5})
     world.run_until_step(24)
     signed = compacted(world.hosts[0])
-    assert signed > compacted(world.hosts[3])
+    assert signed > compacted(world.hosts[4])
     for index in (1, 2):
         world.operator.remove(index, at=0)
-    world.operator.give(world.operator.roster, 3)
+    world.operator.give(world.operator.roster, 4)
     world.run_until_step(40)
     assert compacted(world.hosts[0]) < 40 // PERIOD - 2, "less than a quorum has gone on alone"
     world.network.unite()
     judge(world)
-    assert compacted(world.hosts[3]) > signed
+    assert compacted(world.hosts[4]) > signed
 
 
-def test_when_all_hosts_were_replaced_one_by_one_most_of_the_new_ones_are_enough():
+def test_when_all_hosts_were_replaced_one_by_one_two_thirds_of_the_new_ones_are_enough():
     world = make_closed(4, steps=100)
     for old in range(4):
         world.run_until_step(12 * (old + 1))
@@ -100,12 +100,12 @@ def test_when_all_hosts_were_replaced_one_by_one_most_of_the_new_ones_are_enough
 
 
 def test_two_halves_of_which_one_has_heard_of_removals_never_both_compact_an_epoch():
-    """Three of five are a majority of the old roster, and two of three of the new one."""
-    world = make_closed(5, steps=80)
+    """Four of six are a quorum of the old roster, and two of three of the new one."""
+    world = make_closed(6, steps=80)
     world.run_until_step(12)
     world.network.partition({0, 1})
     world.run_for(1.0)
-    for index in (3, 4):
+    for index in (3, 4, 5):
         world.operator.remove(index, at=0)
     world.hosts[0].enter(lambda: world.hosts[0].driver.enrol(world.operator.roster))
     before = compacted(world.hosts[0])

@@ -1,15 +1,23 @@
 """How many votes make a certificate: of any two sums of an epoch with certificates, there is only one."""
 
 import hashlib
+from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from origins import A, B, C, D, E, Origin, epoch, make_rules, pretend_signature, verify
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.certificates import CERTIFIED_EPOCHS_SENT, RETURN_ROUNDS, Certificates
+from seedflood.protocol.seedflood.certificates import (
+    CERTIFIED_EPOCHS_SENT,
+    RETURN_ROUNDS,
+    Certificates,
+    blocking,
+    liars_max,
+    quorum,
+)
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS, OVERDUE_EPOCHS, Closings
 from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.membership import Membership
@@ -59,7 +67,7 @@ def votes(closed, *origins):
     return [one.vote(closed) for one in origins]
 
 
-# Where a majority is enough
+# Where a quorum is enough
 
 
 class Host:
@@ -138,8 +146,8 @@ def test_whatever_hosts_hear_and_when_one_sum_is_certified_at_most_and_in_the_en
     assert len({host.held.digest() for host in hosts}) == 1
 
 
-@pytest.mark.parametrize(("hosts", "wanted"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
-def test_a_majority_is_more_than_half(hosts, wanted):
+@pytest.mark.parametrize(("hosts", "wanted"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 4)])
+def test_two_thirds_of_the_roster_are_a_quorum(hosts, wanted):
     certificates = closed_run(*ORIGINS[:hosts])
     assert certificates.votes_wanted() == wanted
     assert found(certificates, *votes(ONE, *ORIGINS[: wanted - 1])) is None
@@ -180,6 +188,18 @@ class Epochs:
             certificates.take(vote)
             self.votes[key.id, number] = vote
 
+    def lie(self, host, number, total, roster):
+        """Votes for this sum, too, and by any roster."""
+        key = KEYS[host]
+        serial = self.rosters[max(-len(self.rosters), roster)].changed_at
+        self.votes[key.id, number] = key.vote(self.SUMS[number][total])._replace(serial=serial)
+
+    def bears(self, liars):
+        """Do at most so many hosts of each roster lie as its quorum can bear?"""
+        roster = self.rosters[-1]
+        editions = roster.voters(0, roster.serial)
+        return all(len(liars & voters) <= (len(voters) - 1) // 3 for voters in editions)
+
     def hear_vote(self, host, voter, number):
         _, access, certificates = self.hosts[host]
         vote = self.votes.get((KEYS[voter].id, number))
@@ -215,19 +235,36 @@ def turned_over(roster, removed, admitted):
     return roster.adding(*(Entry(key.name, key.public_key) for key in new))
 
 
+LIARS = st.sets(st.integers(0, len(KEYS) - 1), max_size=2)
+
+
+@given(st.integers(1, 4096))
+def test_a_quorum_shares_an_honest_host_with_any_other_and_with_what_blocks_it(hosts):
+    wanted, least, liars = quorum(hosts), blocking(hosts), liars_max(hosts)
+    assert wanted == ceil(2 * hosts / 3)
+    assert 2 * wanted - hosts > liars
+    assert wanted + least - hosts > liars
+    assert least <= wanted <= hosts - liars, "liars that do not vote stop nothing"
+
+
 @settings(max_examples=1000, deadline=None)
-@given(st.integers(2, 5), st.lists(PARTS, max_size=5))
-def test_whatever_rosters_hosts_have_heard_of_no_two_sums_of_one_epoch_have_certificates(clients, parts):
+@given(st.integers(2, 7), LIARS, st.lists(PARTS, max_size=5))
+def test_whatever_rosters_hosts_have_received_and_who_votes_twice_one_sum_of_an_epoch_is_certified_at_most(
+    clients, liars, parts
+):
     world = Epochs(clients)
     for removed, admitted, number, border, heard, away in parts:
         world.change(lambda roster, one=removed, other=admitted: turned_over(roster, one, other))
-        halves = [{*range(border)} - away, {*range(border, len(KEYS))} - away]
+        assume(world.bears({KEYS[liar].id for liar in liars}))
+        halves = [{*range(border)} - away - liars, {*range(border, len(KEYS))} - away - liars]
         for total, (half, roster) in enumerate(zip(halves, heard, strict=True)):
             for host in sorted(half):
                 world.hear_roster(host, roster)
                 world.vote(host, number, total)
+            for liar in liars:
+                world.lie(liar, number, total, roster)
             for host in sorted(half):
-                for voter in sorted(half):
+                for voter in sorted(half | liars):
                     world.hear_vote(host, voter, number)
                 world.adopt(host, number)
         assert all(len(sums) == 1 for sums in world.found.values())
@@ -292,14 +329,14 @@ def test_our_vote_that_shows_a_roster_to_be_over_does_not_hide_that_later_ones_a
 
 
 def test_a_certificate_of_those_who_have_not_heard_of_a_removal_keeps_the_removed_in_the_count():
-    run = following(FIRST, TWO_LESS, clients=5, epochs=[(0, (A, B, C), 0)])
+    run = following(FIRST, TWO_LESS, clients=5, epochs=[(0, (A, B, C, D), 0)])
     assert not run.suffices(1, by(2, epoch(1, A.held(2)), A, B))
 
 
-def test_newcomers_are_no_part_of_the_majority_of_those_who_have_not_heard_of_them():
+def test_newcomers_are_no_part_of_the_quorum_of_those_who_have_not_heard_of_them():
     more = FIRST.adding(*(Entry(late.name, late.public_key) for late in KEYS[5:]))
     run = following(FIRST, more, clients=5)
-    assert run.suffices(0, by(0, ONE, A, B, C))
+    assert run.suffices(0, by(0, ONE, A, B, C, D))
     assert not run.suffices(0, by(2, ONE, A, B, C))
     assert not run.suffices(0, by(3, ONE, A, B, C, D, E)), "a roster that is not known here"
 
@@ -307,7 +344,7 @@ def test_newcomers_are_no_part_of_the_majority_of_those_who_have_not_heard_of_th
 def test_a_certificate_has_no_more_votes_than_it_takes():
     run = closed_run(*ORIGINS)
     found(run, *votes(ONE, *ORIGINS))
-    assert len(run.certificate(0, A.vote(ONE).digests)) == 3
+    assert len(run.certificate(0, A.vote(ONE).digests)) == 4
 
 
 def test_a_host_votes_on_an_earlier_epoch_by_no_newer_roster_than_on_later_ones():
@@ -326,7 +363,7 @@ def test_before_as_many_hosts_are_listed_as_the_run_has_clients_there_is_no_cert
 
 def test_of_votes_for_different_steps_none_makes_a_certificate():
     certificates = closed_run(*ORIGINS)
-    assert found(certificates, *votes(ONE, A, B), *votes(MORE, C, D)) is None
+    assert found(certificates, *votes(ONE, A, B, C), *votes(MORE, D)) is None
     assert certificates.waiting() == [0]
 
 
@@ -334,8 +371,8 @@ def test_of_votes_for_different_steps_none_makes_a_certificate():
 
 
 def test_strict_windows_and_open_runs_want_the_votes_of_all_who_take_part():
-    assert closed_run(*ORIGINS).is_by_majority
-    assert not closed_run(*ORIGINS, window="strict").is_by_majority
+    assert closed_run(*ORIGINS).is_by_quorum
+    assert not closed_run(*ORIGINS, window="strict").is_by_quorum
     members = [one.member() for one in (A, B, C)]
     for certificates in (open_run(*members, window="bounded"), closed_run(A, B, C, window="strict", members=members)):
         assert found(certificates, *votes(ONE, A, B)) is None
@@ -472,8 +509,8 @@ def test_votes_are_kept_until_their_certificate_is_long_known():
 
 
 def test_an_epoch_that_lacks_something_is_closed_one_epoch_later_if_nobody_can_say_it_who_is_there():
-    def due(step, *, is_held_of_reached, is_by_majority=True):
-        certificates = closed_run(*ORIGINS) if is_by_majority else open_run(A.member())
+    def due(step, *, is_held_of_reached, is_by_quorum=True):
+        certificates = closed_run(*ORIGINS) if is_by_quorum else open_run(A.member())
         closings = Closings(certificates._rules, certificates)
         closings.note([A.bundle(0)])
         return len(closings.due(step, lambda _: False, lambda _: is_held_of_reached))
@@ -483,7 +520,7 @@ def test_an_epoch_that_lacks_something_is_closed_one_epoch_later_if_nobody_can_s
     assert due(2 * PERIOD - 1, is_held_of_reached=True) == 0
     assert due(end, is_held_of_reached=False) == 0
     assert due(PERIOD + OVERDUE_EPOCHS * PERIOD, is_held_of_reached=False) == 1
-    assert due(99, is_held_of_reached=True, is_by_majority=False) == 0
+    assert due(99, is_held_of_reached=True, is_by_quorum=False) == 0
 
 
 # Why there is none
@@ -501,7 +538,7 @@ def test_where_all_have_to_vote_alike_two_votes_for_other_steps_are_the_end():
     assert run.shortfall(0) == ("hosts voted for different sums, so it stays as bundles", [])
 
 
-def test_where_a_majority_is_enough_an_epoch_is_given_up_once_none_can_come_about():
+def test_where_a_quorum_is_enough_an_epoch_is_given_up_once_none_can_come_about():
     run = closed_run(A, B, C, D)
     assert found(run, *votes(ONE, A, B), *votes(OTHER, C)) is None
     assert run.shortfall(0) == ("votes are missing", [D.id])

@@ -1,9 +1,9 @@
 """Votes and certificates: when may the sum of an epoch take the place of its bundles, and who believes it?
 
 A host signs one *vote* on an epoch that is over, and it is on its disk before anyone receives it. Enough equal votes
-are a *certificate*, which travels with the sum and is final. In closed runs with bounded windows a majority of each
-roster since the last certificate is enough: there is one at most, unless a host votes on both sides of a split. Else
-everyone who takes part has to vote.
+are a *certificate*, which travels with the sum and is final. In closed runs with bounded windows two thirds of the
+roster are enough: there is one certificate at most, even if fewer than a third of the hosts vote on both sides of a
+split. Else everyone who takes part has to vote.
 
 Why rosters are counted so, and what a split leaves: docs/explanation/consensus.md.
 """
@@ -34,6 +34,22 @@ DOUBLES_MAX = 64
 """Of so many hosts two votes on one epoch are kept."""
 
 
+def liars_max(hosts: int) -> int:
+    """How many of so many hosts may lie: fewer than a third."""
+    return (hosts - 1) // 3
+
+
+def quorum(hosts: int) -> int:
+    """How many of so many hosts have to vote alike: two thirds. Any two quorums then share an honest host."""
+    return (hosts + liars_max(hosts)) // 2 + 1
+
+
+def blocking(hosts: int) -> int:
+    """How many of an earlier roster have to vote alike: so many that any quorum of it shares an honest host with them.
+    Of five hosts these are three, so two may be removed at once."""
+    return hosts + liars_max(hosts) + 1 - quorum(hosts)
+
+
 class Certificates:
     """doubles: by host, two of its votes that contradict each other."""
 
@@ -55,8 +71,8 @@ class Certificates:
         """By epoch with a certificate: the least serial in it, if it is greater than in those of all earlier ones."""
 
     @property
-    def is_by_majority(self) -> bool:
-        """Is a majority enough? Else everyone who takes part has to vote."""
+    def is_by_quorum(self) -> bool:
+        """Are two thirds of the roster enough? Else everyone who takes part has to vote."""
         return self._access.is_closed and self._rules.window != "strict"
 
     @property
@@ -96,7 +112,7 @@ class Certificates:
         epochs. None: it is too late for a vote, since we do not know all of these any more."""
         ours, roster = {vote.epoch: vote.serial for vote in self.ours()}, self._access.roster
         recent = min(ours.keys() - self._floors.keys(), default=epoch)  # others before it may be forgotten
-        if not self.is_by_majority or roster is None:
+        if not self.is_by_quorum or roster is None:
             return 0
         later = [serial for one, serial in ours.items() if one > epoch]
         return None if later and epoch < recent else min([roster.changed_at, *later])
@@ -128,7 +144,7 @@ class Certificates:
         return tuple(vote for vote in self._on(epoch).values() if vote.digests == digests)
 
     def certificate(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
-        """Of the votes for this sum no more than it takes, where a majority is enough."""
+        """Of the votes for this sum no more than it takes, where a quorum is enough."""
         return self.fewest(epoch, self.undoubted(epoch, digests))
 
     def undoubted(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
@@ -136,9 +152,9 @@ class Certificates:
         return tuple(vote for vote in self.votes_for(epoch, digests) if vote.origin not in self.doubles)
 
     def fewest(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
-        """Of equal votes no more than it takes, where a majority is enough."""
+        """Of equal votes no more than it takes, where a quorum is enough."""
         votes = tuple(votes)
-        return (self.is_by_majority and self._majority(epoch, votes)) or votes
+        return (self.is_by_quorum and self._enough(epoch, votes)) or votes
 
     def against(self, epoch: int, digests: EpochDigest) -> list[OriginId]:
         """Who has voted for another sum of the same steps."""
@@ -177,7 +193,7 @@ class Certificates:
             return "what counts has changed since hosts voted for its sum, so it stays as bundles", []
         votes = self._votes[epoch]
         sides = Counter(vote.digests for vote in votes.values())
-        if self.is_by_majority:
+        if self.is_by_quorum:
             awaited, is_hopeless = self._missing(epoch, votes, max(sides, key=lambda digests: sides[digests]))
         else:
             awaited, is_hopeless = self._missing_of_all(epoch, votes, sides)
@@ -188,8 +204,8 @@ class Certificates:
 
     def suffices(self, epoch: int, votes: Collection[Vote]) -> bool:
         """Is a sum to be believed that has these votes, of different hosts, if somebody else gives it to us?"""
-        if self.is_by_majority:
-            return bool(self._majority(epoch, votes))
+        if self.is_by_quorum:
+            return bool(self._enough(epoch, votes))
         # Our vote counts though our disk may have been lost since, and if it is for another sum: else each half of a
         # split would believe the other, and a liar could give both a sum.
         but = self._origin if self.ours_on(epoch) is None else None
@@ -205,8 +221,8 @@ class Certificates:
         return most if most is not None and self.suffices(epoch, self.undoubted(epoch, most)) else None
 
     def votes_wanted(self) -> int:
-        """How many votes a majority is now."""
-        return len(self._voters()) // 2 + 1
+        """How many votes a quorum is now."""
+        return quorum(len(self._voters()))
 
     def _on(self, epoch: int) -> dict[OriginId, Vote]:
         return self._votes.get(epoch, {})
@@ -221,10 +237,10 @@ class Certificates:
         return roster.voters(roster.serial, roster.serial)[0] if roster is not None else frozenset()
 
     def _missing(self, epoch: int, votes: Mapping[OriginId, Vote], most: EpochDigest) -> tuple[list[OriginId], bool]:
-        """Whose votes are missing where a majority is enough, and would it be no certificate if all voted alike?"""
+        """Whose votes are missing where a quorum is enough, and would it be no certificate if all voted alike?"""
         awaited, serial = sorted(self._voters() - votes.keys()), self.serial_for(epoch) or 0
         pretended = [Vote(origin, epoch, most, serial=serial) for origin in awaited]
-        return awaited, not self._majority(epoch, [*self.votes_for(epoch, most), *pretended])
+        return awaited, not self._enough(epoch, [*self.votes_for(epoch, most), *pretended])
 
     def _missing_of_all(
         self, epoch: int, votes: Mapping[OriginId, Vote], sides: Mapping[EpochDigest, int]
@@ -243,7 +259,7 @@ class Certificates:
         votes = self._votes[epoch]
         if self.doubles:
             votes = {origin: vote for origin, vote in votes.items() if origin not in self.doubles}
-        if not self.is_by_majority and self._is_any_lagging(epoch, votes):
+        if not self.is_by_quorum and self._is_any_lagging(epoch, votes):
             return None
         sides: dict[EpochDigest, set[OriginId]] = {}
         for origin, vote in votes.items():
@@ -251,8 +267,8 @@ class Certificates:
         largest = max(sides, key=lambda digests: (len(sides[digests]), digests), default=None)
         if largest is None:
             return None
-        if self.is_by_majority:
-            return largest if self._majority(epoch, [votes[one] for one in sides[largest]]) else None
+        if self.is_by_quorum:
+            return largest if self._enough(epoch, [votes[one] for one in sides[largest]]) else None
         return largest if self._is_unanimous(epoch, votes, len(sides[largest])) else None
 
     def _is_any_lagging(self, epoch: int, votes: Collection[OriginId]) -> bool:
@@ -265,9 +281,9 @@ class Certificates:
             self._lagging[epoch] = lagging
         return lagging is not None
 
-    def _majority(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
-        """As few of these equal votes as are a majority of each roster that counts; none if they are
-        too few, or if somebody votes by a roster that is not known here yet."""
+    def _enough(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
+        """As few of these equal votes as are enough of each roster that counts; none if they are too few, or if somebody
+        votes by a roster that is not known here yet."""
         roster = self._access.roster
         first = roster.full_at(self._rules.clients) if roster is not None else None
         if roster is None or first is None:
@@ -276,7 +292,8 @@ class Certificates:
         newest_first = sorted(votes, key=lambda vote: (-vote.serial, vote.origin))
         for last in sorted({vote.serial for vote in newest_first if floor <= vote.serial <= roster.serial}):
             voters = roster.voters(floor, last)
-            wanted, taken = [len(one) // 2 + 1 for one in voters], []
+            wanted = [*(blocking(len(one)) for one in voters[:-1]), quorum(len(voters[-1]))]
+            taken = []
             for vote in newest_first:
                 if vote.serial <= last and any(vote.origin in one for one in voters):
                     taken.append(vote)
@@ -293,7 +310,7 @@ class Certificates:
         return 2 * equal > self._size(epoch, votes) and equal >= min(2, self._rules.clients)
 
     def _size(self, epoch: int, signers: Collection[OriginId], *, but: OriginId | None = None) -> int:
-        """Of how many hosts more than half have to attest the same sum, where no majority of a roster is enough: of
+        """Of how many hosts more than half have to attest the same sum, where no quorum of a roster is enough: of
         those who took part in the epoch as far as we know; in an open run of all clients, if these are more. but: a
         host that does not count if it is none of the signers. Of an even number of hosts half are enough then, and the
         others with that one are no majority."""
@@ -305,12 +322,12 @@ class Certificates:
         return count if self._access.is_closed else max(count, clients)
 
     def _awaited(self, epoch: int) -> Iterator[OriginId]:
-        """Who has to vote where no majority is enough."""
+        """Who has to vote where no quorum is enough."""
         return (member.origin for member in self._membership.all() if self._is_awaited(member, epoch))
 
     def _is_awaited(self, member: Member, epoch: int) -> bool:
         rules, last = self._rules, member.last_step
-        if self.is_by_majority:
+        if self.is_by_quorum:
             return False
         if last is None:
             return member.first_step < min((epoch + 1) * rules.refresh_period, STEP_MAX)

@@ -23,7 +23,7 @@ CLOSING_ROUNDS = 8
 """An epoch may be closed so many rounds after its end. By then everybody knows who joined right before the end."""
 
 OVERDUE_EPOCHS = 16
-"""Where a majority is enough: after so many epochs an epoch is closed whatever is lacking, so nobody waits longer for
+"""Where a quorum is enough: after so many epochs an epoch is closed whatever is lacking, so nobody waits longer for
 a host that is there and does not speak."""
 
 EPOCH_BYTES_MAX = 60 << 20
@@ -184,7 +184,7 @@ class Closings:
     def _is_overdue(self, step: int, end: int, is_held_of_reached: Callable[[int], bool]) -> bool:
         """Is an epoch to be closed though something is lacking? One epoch later all hold the same of who is gone."""
         period = self._rules.refresh_period
-        if not self._certificates.is_by_majority or step < end + period:
+        if not self._certificates.is_by_quorum or step < end + period:
             return False
         return step >= end + OVERDUE_EPOCHS * period or is_held_of_reached(end)
 

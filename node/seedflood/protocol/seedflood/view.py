@@ -82,8 +82,8 @@ def _names(members: Iterable[MemberView]) -> tuple[str, ...]:
 
 
 def add_votes(view: View, certificates: Certificates, misvoting: Iterable[str]) -> View:
-    """The view with how many votes a majority is, and the hosts that sign other sums, where a majority is enough."""
-    if not certificates.is_by_majority:
+    """The view with how many votes a quorum is, and the hosts that sign other sums, where a quorum is enough."""
+    if not certificates.is_by_quorum:
         return view
     names, wanted = sorted(misvoting), certificates.votes_wanted()
     figures = {**view.figures, "quorum": float(wanted), "hosts_with_other_sums": float(len(names))}
