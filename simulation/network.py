@@ -132,10 +132,10 @@ class Network:
 
     # Faults
 
-    def partition(self, group: set[int]) -> None:
-        """Cuts every link between the group and the rest until `unite`."""
+    def partition(self, group: set[int], *, but: int | None = None) -> None:
+        """Cuts every link between the group and the rest until `unite`. but: a host that stays linked with both."""
         for link in self._links.values():
-            if (link.edge[0] in group) != (link.edge[1] in group):
+            if but not in link.edge and (link.edge[0] in group) != (link.edge[1] in group):
                 self._block(link)
 
     def isolate(self, index: int, *, but: int) -> None:

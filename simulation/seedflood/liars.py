@@ -56,8 +56,10 @@ class Liar:
         self._heard: deque[Message] = deque(maxlen=HEARD_MAX)
         self._is_over = False
         self._versions = 1 << 20
-        self._hidden: dict[int, int] = {}
+        self._hidden: dict[OriginId, int] = {}
         """For each neighbour, the first own step that was hidden from it and not yet declared as skipped."""
+        self._seconds: set[tuple[OriginId, int]] = set()
+        """The neighbours and epochs for whose votes we have voted, too."""
         self._lies = {kind: LIES[kind] for kind in kinds}
         self._send = host.send
         world.network.forgers[host.index] = self._forge
@@ -87,7 +89,7 @@ class Liar:
     def _is_linked(self, other: int) -> bool:
         return self._world.network.is_linked(self.host.index, other)
 
-    def _listen(self, peer: int, messages: Sequence[Message]) -> None:
+    def _listen(self, peer: OriginId, messages: Sequence[Message]) -> None:
         """Sends what its node wants to send, with some of it withheld or changed. Remembers it for replays."""
         self._heard += messages
         if "withhold" in self._lies and self._rng.random() < 0.3:
@@ -98,8 +100,33 @@ class Liar:
         if "skips" in self._lies:
             messages = [self._as_skipped(peer, one) if isinstance(one, Updates) else one for one in messages]
             messages = [one for one in messages if one != Updates(())]
+        if "seconds" in self._lies:
+            messages = [*map(self._without_own_vote, messages), *self._seconded(peer)]
+            messages = [one for one in messages if one != Votes(())]
         if messages:
             self._send(peer, messages)
+
+    def _without_own_vote(self, message: Message) -> Message:
+        if not isinstance(message, Votes):
+            return message
+        return Votes(tuple(vote for vote in message.votes if vote.origin != self.host.origin))
+
+    def _seconded(self, peer: OriginId) -> list[Votes]:
+        """Votes of our own for whatever this neighbour has voted for, on both sides of a split."""
+        neighbour = next(host for host in self._world.hosts if host.origin == peer)
+        if not neighbour.is_up:
+            return []
+        votes = neighbour.node.certificates.ours()
+        new = [vote for vote in votes if (peer, vote.epoch) not in self._seconds]
+        self._seconds |= {(peer, vote.epoch) for vote in new}
+        self._counts["lie_seconds"] += bool(new)
+        return [Votes(tuple(self._voting(vote) for vote in new))] if new else []
+
+    def _voting(self, like: Vote) -> Vote:
+        """Our own vote for the same sum."""
+        key, run_id = self.host.public_key, self._world.rules.run_id
+        vote = like._replace(origin=self.host.origin)
+        return vote._replace(signature=self._world.notary.signature(key, vote.signed_bytes(run_id, key)))
 
     def _other(self, message: Updates) -> Updates:
         """Equivocation: sometimes replaces own bundles by others for this neighbour."""
@@ -114,7 +141,7 @@ class Liar:
             )
         )
 
-    def _as_skipped(self, peer: int, message: Updates) -> Updates:
+    def _as_skipped(self, peer: OriginId, message: Updates) -> Updates:
         """Hides own bundles from this neighbour; the next one that it gets declares their steps as skipped."""
         said = []
         for bundle in message.bundles:
@@ -216,10 +243,7 @@ class Liar:
 
     def _forged_votes(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
         """Our own vote; sometimes also those of others, with signatures that they never made."""
-        key = self.host.public_key
-        vote = Vote(self.host.origin, epoch, digests)
-        sign, run_id = self._world.notary.signature, self._world.rules.run_id
-        votes = [vote._replace(signature=sign(key, vote.signed_bytes(run_id, key)))]
+        votes = [self._voting(Vote(self.host.origin, epoch, digests))]
         if self._rng.random() < 0.5:
             others = [host.origin for host in self._world.hosts if host is not self.host]
             votes += [Vote(origin, epoch, digests, self._rng.randbytes(64)) for origin in others]
@@ -289,6 +313,10 @@ class Liar:
         """Sends nothing more: this lie is what `_listen` does not send."""
         return []
 
+    def seconds(self) -> list[Item]:
+        """Votes for what each neighbour votes for: this lie is in `_seconded`."""
+        return []
+
     def skips(self) -> list[Item]:
         """Declares steps as skipped that a neighbour may hold already. More of this lie is in `_as_skipped`."""
         said = self.host.own_bundles()
@@ -332,6 +360,7 @@ LIES: dict[str, Callable[[Liar], list[Item]]] = {
     "goodbyes": Liar.goodbyes,
     "withhold": Liar.withhold,
     "skips": Liar.skips,
+    "seconds": Liar.seconds,
 }
 
 

@@ -1,15 +1,19 @@
 """Closed runs with bounded windows: who is away, or lies, keeps nobody's journal from being compacted, and in the end
 all hold the same."""
 
+from collections import Counter
+
 import pytest
 from worlds import STORMY, make_world
 
+from seedflood.protocol.seedflood import certificates
 from seedflood.protocol.seedflood.epochs import Closings
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.messages import Updates, Votes
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from simulation.checks import find_stuck
 from simulation.operator import Operator
 from simulation.seedflood.checks import find_violations, has_equal_digests, has_equal_frontiers
+from simulation.seedflood.liars import let_lie
 from simulation.seedflood.runs import Plan, simulate
 
 PERIOD = 4
@@ -114,6 +118,48 @@ def test_two_halves_of_which_one_has_heard_of_removals_never_both_compact_an_epo
     assert compacted(world.hosts[0]) <= before + 1 < compacted(world.hosts[2])
     world.network.unite()
     judge(world)
+
+
+def passes_nothing_on(world, index):
+    """Keeps a host from passing on what others say: so it may be linked with both sides of a split."""
+    host = world.hosts[index]
+    send = host.send
+
+    def send_own(peer, messages):
+        own = []
+        for message in messages:
+            if isinstance(message, Updates):
+                own.append(Updates(tuple(one for one in message.bundles if one.origin == host.origin)))
+            elif isinstance(message, Votes):
+                own.append(Votes(tuple(one for one in message.votes if one.origin == host.origin)))
+            else:
+                own.append(message)
+        if own := [message for message in own if message not in (Updates(()), Votes(()))]:
+            send(peer, own)
+
+    host.send = send_own
+    let_lie(world, {index}, Counter(), ["seconds"])
+    world.network.forgers[index] = lambda answer: []
+
+
+@pytest.mark.parametrize("is_safe", [True, False], ids=["two thirds", "more than half"])
+def test_a_liar_that_votes_on_both_sides_of_a_split_makes_no_second_certificate(is_safe, monkeypatch):
+    """Two honest hosts on each side, and a liar that is linked with all: three of five. Hosts wait sixteen epochs for
+    those whom they reach through the liar."""
+    if not is_safe:
+        monkeypatch.setattr(certificates, "quorum", lambda hosts: hosts // 2 + 1)
+    world = make_closed(5, steps=240)
+    world.run_until_step(8)
+    passes_nothing_on(world, 4)
+    world.network.partition({0, 1}, but=4)
+    world.run_until_step(200)
+    sides = [{epoch: one.certificate[0].digests for epoch, one in host.journal.closed.items()} for host in world.hosts]
+    contradicting = [epoch for epoch in sides[0] if epoch in sides[2] and sides[0][epoch] != sides[2][epoch]]
+    assert bool(contradicting) != is_safe
+    if is_safe:
+        world.network.unite()
+        judge(world)
+        assert world.hosts[4].mistakes == []
 
 
 def test_hosts_that_lose_their_disks_take_sums_that_a_quorum_has_signed():

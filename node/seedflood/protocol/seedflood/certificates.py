@@ -282,8 +282,8 @@ class Certificates:
         return lagging is not None
 
     def _enough(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
-        """As few of these equal votes as are enough of each roster that counts; none if they are too few, or if somebody
-        votes by a roster that is not known here yet."""
+        """As few of these equal votes as are enough of each roster that counts. None if they are too few, or if one
+        names a roster that is not known here yet."""
         roster = self._access.roster
         first = roster.full_at(self._rules.clients) if roster is not None else None
         if roster is None or first is None:
