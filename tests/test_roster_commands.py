@@ -77,12 +77,14 @@ def test_who_was_cut_off_is_shown_with_the_steps_that_do_not_count(desk: Desk) -
     assert shown == [("alpha", "cut off", "5-6, from 10 on"), ("beta", "valid", None)]
 
 
-def test_a_cut_needs_a_node_that_answers(desk: Desk) -> None:
+def test_what_is_signed_stays_if_no_node_answers(desk: Desk) -> None:
     desk.sign("add", "alpha", KEYS[0])
-    before = desk.file.read_text()
-    code, _, err = desk.sign("cut", "alpha", "--node", "127.0.0.1:1", "--yes")
+    code, _, err = desk.sign("remove", "alpha", "--node", "127.0.0.1:1", "--yes")
     assert (code, "no node answers at 127.0.0.1:1" in err) == (ExitCode.TRY_AGAIN, True)
-    assert desk.file.read_text() == before
+    (entry,) = read_roster(desk.file).roster.entries
+    assert (entry.is_removed, entry.cut) == (True, None)
+    code, _, err = desk.sign("remove", "alpha", "--yes")
+    assert (code, "say --node HOST:PORT to sign which of its updates count" in err) == (ExitCode.USAGE, True)
 
 
 def test_a_removal_is_asked_about_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,14 +84,20 @@ def read_roster(path: Path) -> SignedRoster:
         raise ConfigError(f"the roster {path} cannot be read: {error.strerror}.") from None
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"the roster {path} has more than {FILE_BYTES_MAX} bytes, so it is none.")
+    return verify_roster(data, f"the roster {path}")
+
+
+def verify_roster(data: bytes, what: str) -> SignedRoster:
+    """The roster in the text of a file, if its operator has signed it. what: how to name it. Raises ConfigError with
+    one sentence."""
     try:
         found = parse_roster(data)
     except ValueError as error:
-        raise ConfigError(f"the roster {path} cannot be used: {error}.") from None
+        raise ConfigError(f"{what} cannot be used: {error}.") from None
     if not found.is_signed:
         raise ConfigError(
-            f"the roster {path} is not signed by its operator: it was changed by hand or damaged; copy it again, or "
-            "change it by `seedflood roster`."
+            f"{what} is not signed by its operator: it was changed by hand or damaged; copy it again, or change it by "
+            "`seedflood roster`."
         )
     return found
 

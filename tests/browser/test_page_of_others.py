@@ -79,7 +79,7 @@ def test_it_says_who_may_take_part(shown: Page, strange):
     strange.node.show(roster=RosterView(8, 4, 3, tuple(gone), contradicted=1), refused={})
     shown.wait_for("roster", "Closed run: 4 hosts on roster 8.")
     assert shown.sentences("wrong") == [
-        "Removed, and not cut off yet: h1 (seedflood roster cut).",
+        "Removed, and not cut off yet: h1 (seedflood roster remove --node).",
         "Cut off, and updates that count still lack here: h2.",
         "A cut contradicts compacted epochs, which stand.",
     ]

@@ -24,7 +24,7 @@ def test_a_step_that_lacks_is_named(kind):
 def test_it_says_what_an_operator_can_do_about_a_host_that_is_gone():
     blocker = Blocker("last words", 7, "beta", 12, 3.0)
     assert "roster remove" not in describe_blocker(blocker, now=5.5)["reason"]
-    assert "`seedflood roster remove` and `cut`" in describe_blocker(blocker, now=5.5, is_closed=True)["reason"]
+    assert "`seedflood roster remove --node`" in describe_blocker(blocker, now=5.5, is_closed=True)["reason"]
 
 
 def test_it_says_for_how_long():

@@ -1,6 +1,7 @@
 """The HTTP server of a real node: probes, pages, and questions that are wrong."""
 
 import asyncio
+import io
 import json
 import re
 import socket
@@ -15,6 +16,9 @@ from seedflood.listening import Room
 from seedflood.operations.client import node_at, node_in
 from seedflood.operations.console import Console
 from seedflood.operations.http_address import find_http_address
+from seedflood.operations.server import BODY_BYTES_MAX
+from seedflood.protocol.swarm.roster import Roster
+from seedflood.roster_file import SignedRoster
 from strangers import StrangeNode, open_console
 
 ALONE = {"clients": 1, "steps": 4}
@@ -253,6 +257,25 @@ async def test_nothing_but_reading_is_allowed(cluster, http, method):
     a = await cluster.start("a", [], ALONE, SERVE)
     async with http.request(method, f"http://{a.address}/api/status") as answer:
         assert answer.status == 405
+
+
+async def test_only_a_roster_of_the_runs_operator_is_taken(cluster, http):
+    """What else is sent to it changes nothing, and is refused in one sentence."""
+    a = await cluster.start("a", [], ALONE, SERVE)
+    address = f"http://{a.address}/api/roster"
+    operator = Identity.generate()
+    roster = SignedRoster.sign(operator, "run", Roster(1)).spelled().encode()
+    json_type = {"Content-Type": "application/json"}
+    for data, headers, status, sentence in (
+        (roster, {"Content-Type": "text/plain"}, 415, "sent as application/json"),
+        (b"{", json_type, 400, "the roster that was sent cannot be used"),
+        (roster.replace(b'"serial": 1', b'"serial": 2'), json_type, 400, "is not signed by its operator"),
+        (roster, json_type, 400, "this run is open, so it has no roster"),
+        (io.BytesIO(bytes(BODY_BYTES_MAX + 1)), json_type, 413, "exceed"),
+    ):
+        async with http.post(address, data=data, headers=headers) as answer:
+            text = await answer.text()
+            assert (answer.status, sentence in text) == (status, True), text
 
 
 async def test_every_answer_keeps_the_page_to_itself(cluster, http):

@@ -1,7 +1,7 @@
 """`seedflood roster`: the list of hosts of a closed run, as its operator reads and changes it.
 
-`add`, `remove` and `cut` sign the next edition with the operator's key, which no host needs. It is then copied to one
-host and read there at SIGHUP; all others hear of it from that host.
+`add` and `remove` sign the next edition with the operator's key, which no host needs. It is copied to one host, and
+read there at SIGHUP, or `remove --node` gives it to a running node. All others hear of it from that host.
 """
 
 import json
@@ -16,7 +16,7 @@ from seedflood.cli.epilogs import add_command, example
 from seedflood.cli.options import JsonOption, say, table_console
 from seedflood.errors import ConfigError, UnsettledError, UsageError
 from seedflood.identity import Identity
-from seedflood.operations.client import node_at
+from seedflood.operations.client import RunningNode, node_at
 from seedflood.protocol.origin import fingerprint
 from seedflood.protocol.swarm.roster import Cut, Entry, Roster
 from seedflood.roster_file import SignedRoster, parse_key, parse_time, read_roster, spell_time, write_roster
@@ -32,6 +32,13 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the h
 KeyOption = Annotated[
     Path, typer.Option("--key", metavar="FILE", help="The operator's private key (mode 0600).", show_default=True)
 ]
+NodeOption = Annotated[
+    str | None,
+    typer.Option("--node", metavar="HOST:PORT", help="[node] http address of a running node, which gets it."),
+]
+
+SETTLE_SECONDS, ASK_SECONDS = 30.0, 0.5
+"""How long hosts have time to repair what they lack of a removed one, and how often one is asked."""
 
 
 def show(file: FileArgument, as_json: JsonOption = False) -> None:
@@ -86,97 +93,107 @@ def add(
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     over = ", but its time is over" if _is_over(entry, time.time()) else ""
-    _write(file, operator, before, after, f"{name} is on the roster{over}")
+    _write(file, operator, before, after, f"{name} is on the roster{over}", is_sent=False)
 
 
 def remove(
     file: FileArgument,
     name: NameArgument,
     key: KeyOption = Path("operator.key"),
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
-    """Takes a host off a roster for good, after it has shown what follows from that, and signs it.
-
-    Example:
-
-        seedflood roster remove roster.json host4
-    """
-    operator = Identity.load(key)
-    before = _read_own(file, operator)
-    try:
-        after = before.roster.removing([name])
-    except ValueError as error:
-        raise UsageError(f"{error}.") from None
-    entry = after.named(name)
-    assert entry is not None, "removed entries stay"
-    left = sum(not one.is_removed for one in after.entries)
-    say(
-        f"{name} (origin {fingerprint(entry.origin)}) loses its links as soon as a host hears of it, and its key never "
-        f"returns.\nWhat it has published stays in the model. Windows no longer wait for it. Hosts left: {left}."
-    )
-    if not yes:
-        _ask()
-    _write(file, operator, before, after, f"{name} is removed")
-
-
-def cut(
-    file: FileArgument,
-    name: NameArgument,
-    node: Annotated[str, typer.Option("--node", metavar="HOST:PORT", help="[node] http address of a running node.")],
-    key: KeyOption = Path("operator.key"),
+    node: NodeOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Signs which updates of a removed host count: those that all hosts hold which the node can reach. This is final.
+    """Takes a host off a roster for good, and signs which of its updates count.
 
-    All other steps of that host count as skipped, on every host and for ever. So replicas are equal, whoever held more,
-    and a step that nobody has any more holds nobody up.
+    With --node this is one act. The node passes the new roster on to all others. As soon as all hosts that it reaches
+    hold the same updates of the removed host, these are signed: exactly they count, on every host and for ever. Without
+    --node the roster is signed alone; call this again with --node to finish. It shows what follows, and asks.
 
     Example:
 
-        seedflood roster cut roster.json host4 --node 127.0.0.1:7071
+        seedflood roster remove roster.json host4 --node 127.0.0.1:7071
     """
     operator = Identity.load(key)
-    before = _read_own(file, operator)
-    status = node_at(node).ask("/api/status")
-    removal = _removal_of(name, before.roster, status["roster"], node)
-    try:
-        cut = Cut.keeping(map(tuple, removal["held"]), removal["since"], bytes.fromhex(removal["content"]))
-        after = before.roster.cutting(name, cut)
-    except ValueError as error:
-        raise UsageError(f"{error}.") from None
-    if removal["others"]:
-        raise UnsettledError(
-            f"{', '.join(removal['others'])} and {status['node']['name']} do not hold the same of {name}, or do not "
-            "say so yet: wait until they have repaired it, or remove who never does."
+    signed = _read_own(file, operator)
+    entry = signed.roster.named(name)
+    if entry is None:
+        raise UsageError(f"{name} is not on the roster.")
+    if entry.cut is not None:
+        raise UsageError(f"{name} was removed, and what counts of it was signed: both are final.")
+    if entry.is_removed and node is None:
+        raise UsageError(f"{name} was removed already; say --node HOST:PORT to sign which of its updates count.")
+    if not entry.is_removed:
+        say(_consequences(entry, signed.roster, is_sent=node is not None))
+        if not yes:
+            _ask()
+        signed = _write(
+            file, operator, signed, signed.roster.removing([name]), f"{name} is removed", is_sent=bool(node)
         )
+    if node is not None:
+        running = node_at(node)
+        _send(running, signed)
+        _settle(file, operator, signed, entry, running)
+
+
+def _consequences(entry: Entry, roster: Roster, *, is_sent: bool) -> str:
+    left = sum(not one.is_removed for one in roster.entries) - 1
+    what_counts = "Then exactly those updates of it count that hosts hold which the node reaches."
+    return (
+        f"{entry.name} (origin {fingerprint(entry.origin)}) loses its links as soon as a host hears of it, and its key "
+        "never returns.\nWhat it has published stays in the model. Windows no longer wait for it. "
+        f"{what_counts if is_sent else ''}\nHosts left: {left}."
+    )
+
+
+def _send(node: RunningNode, signed: SignedRoster) -> None:
+    """Gives a roster to a node, which passes it on. Raises UsageError if the node knows a newer one."""
+    serial = node.send("/api/roster", signed.spelled().encode())["serial"]
+    if serial != signed.roster.serial:
+        raise UsageError(
+            f"the node at {node.address} knows roster {serial}, and this file is roster {signed.roster.serial}: take "
+            "the newest file."
+        )
+
+
+def _settle(file: Path, operator: Identity, signed: SignedRoster, entry: Entry, node: RunningNode) -> None:
+    """Waits until the hosts that a node reaches hold the same of a removed host, and signs that this counts. Raises
+    UnsettledError if they do not in SETTLE_SECONDS."""
+    name = entry.name
+    until = time.monotonic() + SETTLE_SECONDS
+    while True:
+        status = node.ask("/api/status")
+        removal = _removal_of(entry, status["roster"])
+        if removal is None:
+            say(f"Hosts of this run keep no updates of others, so nothing of {name} has to be signed.")
+            return
+        if not removal["others"]:
+            break
+        if time.monotonic() > until:
+            raise UnsettledError(
+                f"{name} is removed, but {', '.join(removal['others'])} and {status['node']['name']} do not hold the "
+                "same of it yet: run this again, or remove who never does."
+            )
+        time.sleep(ASK_SECONDS)
+    cut = Cut.keeping(map(tuple, removal["held"]), removal["since"], bytes.fromhex(removal["content"]))
     spans = ", ".join(f"{first}-{last}" for first, last in removal["held"]) or "none"
     say(
-        f"{name} (origin {removal['origin']}) keeps its updates of these steps: {spans}. All its other steps count as "
-        f"skipped, for ever.\nHeld alike by: {', '.join([status['node']['name'], *removal['same']])}."
+        f"Its updates of these steps count: {spans}. All other steps of it count as skipped, for ever.\n"
+        f"Held alike by: {', '.join([status['node']['name'], *removal['same']])}."
     )
     if removal["unreached"]:
         say(
             f"Not reached: {', '.join(removal['unreached'])}. Whatever else these hold of {name} is taken out of their "
-            "models when they hear of the cut."
+            "models when they hear of it."
         )
-    if not yes:
-        _ask()
-    _write(file, operator, before, after, f"{name} is cut off")
+    cutting = signed.roster.cutting(name, cut)
+    _send(node, _write(file, operator, signed, cutting, f"What counts of {name} is signed", is_sent=True))
 
 
-def _removal_of(name: str, roster: Roster, known: dict[str, Any] | None, node: str) -> dict[str, Any]:
-    """What a node says of a removed host. Raises UsageError if that is no answer to this roster."""
-    if known is None or known["serial"] != roster.serial:
-        state = "takes part in an open run" if known is None else f"knows roster {known['serial']}"
-        raise UsageError(
-            f"the node at {node} {state}, and this file is roster {roster.serial}: ask a node of this run that has it."
-        )
+def _removal_of(entry: Entry, known: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a node says of a removed host; None if it keeps no updates of others."""
+    assert known is not None, "the node took the roster, so its run is closed"
     removals: list[dict[str, Any]] = known["removals"]
-    entry = roster.named(name)
-    found = [one for one in removals if entry is not None and one["origin"] == fingerprint(entry.origin)]
-    if not found:
-        raise UsageError(f"the node at {node} holds no updates of a removed host that is called {name}.")
-    return found[0]
+    return next((one for one in removals if one["origin"] == fingerprint(entry.origin)), None)
 
 
 def _read_own(file: Path, operator: Identity) -> SignedRoster:
@@ -186,12 +203,17 @@ def _read_own(file: Path, operator: Identity) -> SignedRoster:
     return found
 
 
-def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster, what: str) -> None:
+def _write(
+    file: Path, operator: Identity, before: SignedRoster, after: Roster, what: str, *, is_sent: bool
+) -> SignedRoster:
+    """Signs the next edition, and replaces the file by it."""
     if file.exists() and read_roster(file) != before:
         raise UsageError(f"{file} has changed meanwhile: run this again.")
-    write_roster(file, SignedRoster.sign(operator, before.run, after))
+    signed = SignedRoster.sign(operator, before.run, after)
+    write_roster(file, signed)
     how_to_spread = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
-    say(f"{what}, serial {after.serial}. {how_to_spread}")
+    say(f"{what}, serial {after.serial}. {'' if is_sent else how_to_spread}".rstrip())
+    return signed
 
 
 def _ask() -> None:
@@ -233,5 +255,5 @@ def _spell_holes(cut: Cut | None) -> str | None:
     return ", ".join([*(f"{low}-{high}" for low, high in inner), f"from {first} on"])
 
 
-for one in (show, add, remove, cut):
+for one in (show, add, remove):
     add_command(roster_app, one)

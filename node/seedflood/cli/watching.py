@@ -295,7 +295,7 @@ def _show_roster(roster: dict[str, Any] | None) -> str:
 
 def _show_removal(removal: dict[str, Any]) -> str:
     state = {
-        "frozen": "frozen, and not cut off yet (`seedflood roster cut`)",
+        "frozen": "frozen, and not cut off yet (`seedflood roster remove --node`)",
         "cut": "cut off, and updates that count still lack here",
         "settled": "cut off, and settled here",
     }[removal["state"]]

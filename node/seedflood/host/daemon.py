@@ -96,6 +96,7 @@ class Daemon(Owner):
         self.clocks = Clocks(self.access, steady_seconds)
         self.status_source = StatusSource(self.engine, self.links, self.loop.time, self.clocks, incarnation=incarnation)
         self.hub.subject = self.status_source
+        self.hub.take_roster = self.take_roster
 
     @property
     def address(self) -> str | None:
@@ -133,6 +134,12 @@ class Daemon(Owner):
     def enrol(self, roster: Roster) -> None:
         """The operator has put a roster here that is signed for this run."""
         self.drive(lambda: self._driver.enrol(roster))
+
+    async def take_roster(self, data: bytes) -> int:
+        """The operator has sent a roster file. Returns the serial that counts here now. Raises ConfigError."""
+        self.enrol(await asyncio.to_thread(self.enrolment.parse, data))
+        assert self.access.roster is not None, "it was adopted, or there was a newer one"
+        return self.access.roster.serial
 
     def drain(self) -> None:
         """Leaves the run: publishes nothing more, tells the neighbours, and sets `ended`. `close` then flushes.

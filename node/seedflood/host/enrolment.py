@@ -1,7 +1,8 @@
 """Who belongs to a closed run, as this host knows it: the operator's file, and what others told us since.
 
-`[node] roster` is read at start and at SIGHUP. A newer one that came from others is written to the state folder before
-it is used, so a host that starts again does not fall back to an older list. The newest of both counts.
+`[node] roster` is read at start and at SIGHUP, and `seedflood roster remove --node` sends one. A newer one than that
+file is written to the state folder before it is used, so a host that starts again does not fall back to an older list.
+The newest of both counts.
 """
 
 import time
@@ -16,7 +17,7 @@ from seedflood.log import log
 from seedflood.protocol.swarm.access import AccessList
 from seedflood.protocol.swarm.calendar import Calendar
 from seedflood.protocol.swarm.roster import Roster
-from seedflood.roster_file import SignedRoster, read_roster, write_roster
+from seedflood.roster_file import SignedRoster, read_roster, verify_roster, write_roster
 
 
 def read_wall() -> float:
@@ -67,16 +68,25 @@ class Enrolment:
         """A roster of this run; None if no file is named. Raises ConfigError."""
         if path is None or self._operator is None:
             return None
-        found = read_roster(path)
+        return self._of_this_run(read_roster(path), f"the roster {path}")
+
+    def parse(self, data: bytes) -> Roster:
+        """A roster of this run in the text of its file. Raises ConfigError."""
+        what = "the roster that was sent"
+        return self._of_this_run(verify_roster(data, what), what)
+
+    def _of_this_run(self, found: SignedRoster, what: str) -> Roster:
+        """Raises ConfigError if it is of another run."""
+        if self._operator is None:
+            raise ConfigError("this run is open, so it has no roster.")
         if found.operator != self._operator:
             raise ConfigError(
-                f"the roster {path} is signed by the operator {found.operator.hex()[:16]}..., but [run] operator is "
+                f"{what} is signed by the operator {found.operator.hex()[:16]}..., but [run] operator is "
                 f"{self._operator.hex()[:16]}...: take the roster of this run."
             )
         if found.run != self._run:
             raise ConfigError(
-                f'the roster {path} is for the run "{found.run}", but [run] name is "{self._run}": take the '
-                "roster of this run."
+                f'{what} is for the run "{found.run}", but [run] name is "{self._run}": take the roster of this run.'
             )
         return found.roster
 

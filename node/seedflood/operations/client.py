@@ -26,9 +26,17 @@ class RunningNode:
     def ask(self, path: str, **query: object) -> dict[str, Any]:
         """Sends a GET request and returns the JSON of the answer. Raises NotRunningError, or UsageError if the node
         rejects the request."""
-        status, body = self._get(f"{path}?{urlencode(query)}" if query else path)
+        return self._answer(*self._request("GET", f"{path}?{urlencode(query)}" if query else path))
+
+    def send(self, path: str, body: bytes) -> dict[str, Any]:
+        """Sends JSON by a POST request and returns the JSON of the answer. Raises as `ask` does."""
+        return self._answer(*self._request("POST", path, body))
+
+    def _answer(self, status: int, body: bytes) -> dict[str, Any]:
         if status in (400, 404):
-            raise UsageError(f"the node at {self.address}: {body.decode(errors='replace').strip()[:200]}.")
+            raise UsageError(f"the node at {self.address}: {body.decode(errors='replace').strip().rstrip('.')[:300]}.")
+        if status == 503:
+            raise NotRunningError(f"the node at {self.address}: {body.decode(errors='replace').strip()[:300]}.")
         try:
             answer = json.loads(body)
         except ValueError:
@@ -39,12 +47,12 @@ class RunningNode:
             )
         return answer
 
-    def _get(self, target: str) -> tuple[int, bytes]:
+    def _request(self, method: str, target: str, sent: bytes | None = None) -> tuple[int, bytes]:
         host, _, port = self.address.rpartition(":")
         seconds = ANSWER_SECONDS_MAX.get(target.partition("?")[0], ANSWER_SECONDS)
         connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
         try:
-            connection.request("GET", target)
+            connection.request(method, target, sent, {} if sent is None else {"Content-Type": "application/json"})
             response = connection.getresponse()
             return response.status, response.read(ANSWER_BYTES_MAX)
         except TimeoutError:

@@ -9,7 +9,7 @@ Unix times are only told.
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -76,6 +76,8 @@ class TelemetryHub:
         self.last_close: LastClose | None = None
         self.counts_rounds = False
         self.tracer: Tracer | None = None
+        self.take_roster: Callable[[bytes], Awaitable[int]] | None = None
+        """Takes the file of a roster, and returns the serial that counts then. Raises ConfigError."""
         self.unready_reason = "it does not take part yet"
         self._linked: dict[OriginId, str] = {}
         """The names of linked neighbours."""

@@ -27,7 +27,7 @@ _CLAUSES: dict[str, str] = {
 }
 
 _REMEDIES: dict[str, str] = {
-    "last words": "; if it is gone for good, its operator settles that by `seedflood roster remove` and `cut`",
+    "last words": "; if it is gone for good, its operator settles that by `seedflood roster remove --node`",
 }
 """What an operator can do, in a closed run."""
 

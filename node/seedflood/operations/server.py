@@ -1,4 +1,5 @@
-"""The HTTP server of a node: probes, metrics, the status page and its data. It only answers GET, and changes nothing.
+"""The HTTP server of a node: probes, metrics, the status page and its data. It changes nothing, with one exception: it
+takes a roster that the operator of the run has signed, which proves itself (`seedflood roster`).
 
 `/livez` answers as long as the event loop runs, whatever the model computes. `/readyz` says whether the node is ready:
 it takes part, and with SeedFlood its replica was compared. A file in the state folder has the server's address, so that
@@ -24,6 +25,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from seedflood.config import is_loopback
+from seedflood.errors import ConfigError
 from seedflood.listening import listen_at, room
 from seedflood.operations.eventlog import event_files, read_lines
 from seedflood.operations.http_address import HttpAddress, keep_http_address, remove_http_address
@@ -42,6 +44,8 @@ KEEPALIVE_SECONDS = 15.0
 EVENTS_DEFAULT = 100
 PATH_CHARACTERS_MAX = 255
 """What a file system takes as a name: a longer one would be a fault of the disk."""
+BODY_BYTES_MAX = 2 << 20
+"""More than a roster of 4,096 entries takes."""
 LEVELS = get_args(EventLevel)
 
 HEADERS = {
@@ -70,12 +74,13 @@ class OperationsServer:
         self._listener: asyncio.Server | None = None
         self._room = room().http
         self._tracing = asyncio.Semaphore(1)
+        self._verifying = asyncio.Semaphore(1)
 
     async def start(self) -> None:
         """Starts to listen. Raises BindError if it cannot, JournalError if the state folder cannot be written."""
         node = self._hub.settings.node
         listening = listen_at(node.http, "[node] http")
-        app = web.Application(middlewares=[_guard_path])
+        app = web.Application(middlewares=[_guard_path], client_max_size=BODY_BYTES_MAX)
         if is_loopback(node.http):
             app.middlewares.append(_guard_host)
         app.on_response_prepare.append(_protect)
@@ -88,6 +93,7 @@ class OperationsServer:
                 web.get("/api/status", self._status),
                 web.get("/api/events", self._events),
                 web.get("/api/trace", self._trace),
+                web.post("/api/roster", self._roster),
                 web.static("/static", STATIC_FOLDER),
             ]
         )
@@ -166,6 +172,19 @@ class OperationsServer:
                 return read(read_lines(event_files(state)))
 
             return _json(await asyncio.to_thread(wait_and_read))
+
+    async def _roster(self, request: web.Request) -> web.StreamResponse:
+        if request.content_type != "application/json":  # no page of another site can send that
+            raise web.HTTPUnsupportedMediaType(text="a roster is sent as application/json\n")
+        if self._hub.take_roster is None:
+            raise web.HTTPServiceUnavailable(text="the model is being loaded\n")
+        data = await request.read()
+        async with self._verifying:  # one at a time, because anybody may send anything
+            try:
+                serial = await self._hub.take_roster(data)
+            except ConfigError as error:
+                raise web.HTTPBadRequest(text=f"{error}\n") from None
+        return _json({"serial": serial})
 
 
 async def _protect(request: web.Request, response: web.StreamResponse) -> None:

@@ -82,7 +82,7 @@ function tellRemovals(roster) {
   const { removals = [], contradicted = 0 } = roster ?? {};
   const named = (state) => names(removals.filter((one) => one.state === state).map(({ name }) => name));
   const sentences = [];
-  if (named("frozen")) sentences.push(`Removed, and not cut off yet: ${named("frozen")} (seedflood roster cut).`);
+  if (named("frozen")) sentences.push(`Removed, and not cut off yet: ${named("frozen")} (seedflood roster remove --node).`);
   if (named("cut")) sentences.push(`Cut off, and updates that count still lack here: ${named("cut")}.`);
   if (contradicted > 0) sentences.push("A cut contradicts compacted epochs, which stand.");
   return sentences;
