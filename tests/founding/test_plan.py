@@ -33,6 +33,11 @@ def test_each_host_gets_what_it_needs_and_no_more(tmp_path):
     assert listening == {"alpha": "0.0.0.0:7070", "beta": "0.0.0.0:7071", "gamma": ""}
 
 
+def test_hosts_of_one_machine_listen_there_alone():
+    hosts = parse_hosts(["alpha=127.0.0.1:7070", "beta=localhost:7071", "gamma=10.0.0.3:7072"])
+    assert [host.listen for host in hosts] == ["127.0.0.1:7070", "localhost:7071", "0.0.0.0:7072"]
+
+
 def test_the_roster_is_the_operators_and_names_all_hosts(tmp_path):
     keys = found(parse_hosts(TEXTS), {}, tmp_path / "run")
     operator = Identity.load_or_create(tmp_path / "run" / "operator.key")

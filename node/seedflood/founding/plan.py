@@ -59,7 +59,10 @@ class PlannedHost:
 
     @property
     def listen(self) -> str:
-        return f"0.0.0.0:{self.address.rpartition(':')[2]}" if self.address is not None else ""
+        """Where it listens: on all its addresses, unless others reach it on this machine alone."""
+        if self.address is None:
+            return ""
+        return self.address if is_loopback(self.address) else f"0.0.0.0:{self.address.rpartition(':')[2]}"
 
 
 NEWCOMER = PlannedHost("newcomer")
