@@ -36,7 +36,7 @@ class Score:
 
     @property
     def minimised_sums(self) -> Tensor:
-        """The sums that training brings down, (P,) float64; gradients flow through them."""
+        """The sums that training brings down, (P,) float64, on the `exact_device`; gradients flow through them."""
         return self.sums[self.minimised]
 
     def values(self) -> list[float]:
