@@ -265,16 +265,31 @@ def test_a_process_that_may_have_no_more_is_told_which_limit_to_raise(capsys, er
     assert sentence in json.loads(capsys.readouterr().err)["event"]
 
 
-@pytest.mark.parametrize("kind", [MemoryError, type("OutOfMemoryError", (RuntimeError,), {})])
-def test_too_little_memory_is_one_sentence_that_says_what_to_do(capsys, kind):
+@pytest.mark.parametrize("kind", [MemoryError, RuntimeError, type("OutOfMemoryError", (RuntimeError,), {})])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB", "CUDA out of memory"),
+        (
+            "MPS backend out of memory (MPS allocated: 5.05 GiB, max allowed: 6.77 GiB). Tried to allocate 1.00 GiB",
+            "MPS backend out of memory (MPS allocated: 5.05 GiB, max allowed: 6.77 GiB)",
+        ),
+        (
+            "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+            "allocate 70368744177664 bytes. Error code 12 (Cannot allocate memory)",
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 70368744177664 bytes",
+        ),
+    ],
+)
+def test_too_little_memory_is_one_sentence_that_says_what_to_do(capsys, kind, text, words):
     def command(prog_name):
-        raise kind("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8 GiB")
+        raise kind(text)
 
     with pytest.raises(SystemExit) as ended:
         run_command(command, "seedflood-node")
     assert ended.value.code == ExitCode.INTERNAL
     said = json.loads(capsys.readouterr().err)["event"]
-    assert "too little memory (CUDA out of memory)" in said
+    assert f"too little memory ({words})" in said
     assert "micro_batch = 1" in said
 
 

@@ -166,6 +166,7 @@ def test_objectives_know_a_model_and_neither_rows_nor_settings():
         if is_within(imported, "seedflood")
         and not is_within(imported, "seedflood.training.objectives")
         and not is_within(imported, "seedflood.training.causal")
+        and not is_within(imported, "seedflood.training.devices")
         and not is_within(imported, "seedflood.training.randomness")
     }
     assert strangers == set()

@@ -240,7 +240,8 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ('[node]\nlisten = "nowhere"\n', ['"nowhere"', "host:port"]),
         ('[node]\nlisten = "upnp:7070"\n', ['"upnp:7070" is no address', '"0.0.0.0:7070"', "in the router by hand"]),
         ('[node]\nshard = "5/4"\n', ["5/4", "2/16"]),
-        ('[node]\ndevice = "gpu"\n', ['"gpu" is no device', '"cuda:1"']),
+        ('[node]\ndevice = "gpu"\n', ['"gpu" is no device', '"cuda:1"', '"mps"', '"xpu"']),
+        ('[node]\ndevice = "cpu:0"\n', ['"cpu:0" is no device']),
         ("[run]\nbatch_size = 100000000\n", ["batch_size", "65536"]),
         ("[run]\nsteps = 7\n[run.seedflood]\nlocal_steps = 2\n", ["multiples", "[run.seedflood]", "local_steps"]),
         ('[[peers]]\naddress = "b:1"\norigin = "5"\n', ['"origin"', "64 hex digits", "seedflood keygen"]),
@@ -254,6 +255,11 @@ def test_a_fault_is_one_sentence_that_names_the_place_and_the_remedy(write, text
     assert all(word in sentence for word in [*words, "peers.toml"])
     assert "\n" not in sentence
     assert fault.value.exit_code is ExitCode.CONFIG
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:1", "mps", "mps:0", "xpu", "xpu:3"])
+def test_a_host_may_name_any_accelerator(write, device):
+    assert load_settings(write(f'[node]\ndevice = "{device}"\n')).node.device == device
 
 
 def test_a_missing_file_is_named(tmp_path):

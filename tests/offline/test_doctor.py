@@ -71,7 +71,19 @@ def test_a_host_that_is_ready_passes_and_nothing_is_written(examine, tmp_path, r
     code, levels, texts = examine(run, {"data": "embedded"} if "mode" in run else {})
     assert code == 0, texts
     assert set(levels.values()) <= {"ok", "note"}
-    assert {"settings", "key", "clock", "port", "rows", "memory", "disk", "time", "traffic", "waiting"} == set(levels)
+    assert {
+        "settings",
+        "key",
+        "clock",
+        "port",
+        "rows",
+        "device",
+        "memory",
+        "disk",
+        "time",
+        "traffic",
+        "waiting",
+    } == set(levels)
     assert os.listdir(tmp_path) == ["peers.toml"]
 
 

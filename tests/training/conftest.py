@@ -31,7 +31,7 @@ def drawn_once() -> Iterator[None]:
         return _side(draw, subspace.run_seed, subspace.rank, *what).clone()
 
     def found(weight, *how):
-        return _vectors(find, weight.detach().numpy().tobytes(), tuple(weight.shape), *how)
+        return _vectors(find, weight.detach().cpu().numpy().tobytes(), tuple(weight.shape), *how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Subspace, "_draw_side", drawn)

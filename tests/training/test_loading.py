@@ -4,6 +4,7 @@ import sys
 
 import datasets
 import pytest
+import torch
 from marked_texts import tokenizer_of
 from reference import VOCABULARY, tiny_base, tiny_settings
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
@@ -64,8 +65,9 @@ def test_a_host_may_have_the_model_in_a_folder_of_its_own(offline):
 
 def test_nodes_that_one_command_starts_take_the_gpus_in_turn(offline, monkeypatch):
     asked, base = [], load_base(RUN, NodeSettings(device="cpu"))
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr("torch.accelerator.device_count", lambda: 2)
     monkeypatch.setattr(loading, "load_model", lambda name, **how: asked.append(how["device"]) or base)
     for rank in "012":
         monkeypatch.setenv("LOCAL_RANK", rank)

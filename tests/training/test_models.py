@@ -67,19 +67,6 @@ def test_a_broken_weights_file_is_told_in_one_sentence(tmp_path):
         load_model(str(folder))
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(ModelError, match=r'"cuda:2", but of CUDA devices torch finds 2: count from "cuda:0"'):
-        prepare_model(tiny_model("opt"), None, device="cuda:2")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_cuda_without_a_device_is_refused():
-    with pytest.raises(ModelError, match="torch finds no CUDA device"):
-        prepare_model(tiny_model("opt"), None, device="cuda")
-
-
 def test_a_model_that_changes_its_logits_after_the_head_is_refused():
     model = tiny_model("llama")
     model.register_forward_hook(lambda module, inputs, output: output | {"logits": output.logits.square()})

@@ -76,7 +76,7 @@ def run_node(
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Where to listen ([node] listen).")] = None,
     state: Annotated[Path | None, typer.Option(help="Folder of key, journal and result ([node] state).")] = None,
     data: Annotated[str | None, typer.Option(help=f"{DATA_HELP} ([node] data).")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:1 ([node] device).")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, mps or xpu ([node] device).")] = None,
     overrides: SetOption = None,
     _version: VersionOption = None,
 ) -> None:

@@ -86,9 +86,21 @@ def _explain(error: Exception) -> tuple[str, ExitCode]:
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         begin = error.object.rfind("\n", 0, error.start) + 1
         return NO_TEXT.format(line=error.object[begin:].partition("\n")[0]), ExitCode.CONFIG
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # of PyTorch
-        return NEEDS_MEMORY.format(error=str(error).partition(". ")[0] or "MemoryError"), ExitCode.INTERNAL
+    if _is_out_of_memory(error):
+        sentences = str(error).split(". ")
+        said = next((one for one in sentences if _names_memory(one)), sentences[0])
+        return NEEDS_MEMORY.format(error=said or "MemoryError"), ExitCode.INTERNAL
     return INTERNAL.format(name=type(error).__name__, error=error), ExitCode.INTERNAL
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Of Python, or of PyTorch, on any device: `mps` and CPUs have no class of their own for it."""
+    is_said = isinstance(error, RuntimeError) and _names_memory(str(error))
+    return is_said or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
+def _names_memory(text: str) -> bool:
+    return any(words in text.lower() for words in ("out of memory", "not enough memory", "can't allocate memory"))
 
 
 def _fail(name: str, sentence: str, code: ExitCode) -> None:

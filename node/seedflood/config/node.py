@@ -11,6 +11,9 @@ from pydantic import AfterValidator, Field, field_validator
 
 from seedflood.config.tables import Name, PublicKey, Section
 
+ACCELERATORS = ("cuda", "mps", "xpu", "hpu", "mtia", "npu")
+"""What PyTorch calls them, itself or by a package of their maker. AMD's GPUs are "cuda", too."""
+
 
 def check_address(value: str) -> str:
     """Returns the address if it is "host:port", "[v6]:port" or "[v6%interface]:port"; raises ValueError otherwise."""
@@ -47,11 +50,16 @@ class NodeSettings(Section):
         description='File or folder of rows, or a hub data set, perhaps with splits (ROWS#train,test); or "embedded".',
     )
     shard: str | None = Field(None, description='Share of the training rows: "2/16" is the second of sixteen.')
-    device: str = Field("auto", description='"auto", "cpu", "cuda" or "cuda:1".')
+    device: str = Field(
+        "auto",
+        description='"auto": the accelerator that PyTorch finds, else "cpu". Or one by name: "cuda" (NVIDIA, AMD), '
+        '"cuda:1", "mps" (Apple), "xpu" (Intel).',
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16", "int8", "nf4"] = Field(
         "auto",
-        description="Type of the weights: float32 on a CPU, bfloat16 on a GPU (auto). int8, nf4: matrices of the base "
-        "model in 8 or 4 bits, to save memory; this host's losses are a little others, what is learned is the same.",
+        description="Type of the weights: float32 on a CPU and on mps, bfloat16 on other GPUs (auto). int8, nf4: "
+        "matrices of the base model in 8 or 4 bits, to save memory; this host's losses are a little others, what is "
+        "learned is the same.",
     )
     threads: int | None = Field(None, ge=1, description="CPU threads for the model (default: all cores).")
     micro_batch: int | None = Field(
@@ -142,8 +150,8 @@ class NodeSettings(Section):
     @field_validator("device")
     @classmethod
     def _check_device(cls, value: str) -> str:
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
-            raise ValueError(f'"{value}" is no device; write "auto", "cpu", "cuda" or "cuda:1"')
+        if not re.fullmatch(rf"auto|cpu|({'|'.join(ACCELERATORS)})(:\d+)?", value):
+            raise ValueError(f'"{value}" is no device; write "auto", "cpu", "cuda", "cuda:1", "mps" or "xpu"')
         return value
 
     @field_validator("shard")

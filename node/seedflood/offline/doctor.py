@@ -10,6 +10,7 @@ import resource
 import shutil
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,13 +57,14 @@ class Check:
 
 
 class _Step(NamedTuple):
-    """One step of this host. sent_bytes: what it tells of it."""
+    """One step of this host. sent_bytes: what it tells of it. device: where it was computed, and in which type."""
 
     seconds: float
     sent_bytes: float
     model_bytes: int
     base_digest: bytes
     rows: str
+    device: str
     export_fault: SeedfloodError | None
     """What the model could not be exported for."""
 
@@ -191,7 +193,7 @@ def _shake_hands(connection: socket.socket, address: str, way: str) -> Check:
 
 
 def _step(settings: Settings) -> Iterator[Check]:
-    """Rows, model, memory, disk, time and traffic: of a step that is measured."""
+    """Rows, model, device, memory, disk, time and traffic: of a step that is measured."""
     free, node = _free_memory(), settings.node
     if settings.run.objective.task == "own":
         yield Check("step", "note", "a script computes it: rows, memory and time are not known here")
@@ -206,7 +208,8 @@ def _step(settings: Settings) -> Iterator[Check]:
         return
     yield Check("rows", "ok", step.rows)
     yield from _journal(settings, step.base_digest)
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    yield Check("device", "ok", step.device)
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     sentence = f"a step takes {decimal(used)} of {decimal(free)}"
     if used > MEMORY_SHARE_MAX * free:
         remedy = "set a smaller [node] micro_batch, or choose another estimate."
@@ -230,7 +233,8 @@ def _step(settings: Settings) -> Iterator[Check]:
 
 def _measure(settings: Settings) -> _Step:
     """The second of two rounds: the first one warms up. Raises SeedfloodError."""
-    from seedflood.training.gasloc.loading import load_trainer  # a relay has no torch
+    from seedflood.training.devices import describe  # a relay has no torch
+    from seedflood.training.gasloc.loading import load_trainer
     from seedflood.training.seedflood.trainer import Trainer
 
     run, node = settings.run, settings.node
@@ -240,8 +244,9 @@ def _measure(settings: Settings) -> _Step:
         loaded.worker.take_steps(1)
         seconds, count = time.perf_counter() - began, loaded.base.parameters_count
         sent = count * ENCODING_BYTES[run.gasloc.encoding] / steps
+        device = describe(loaded.base.device, "bfloat16" if loaded.worker.settings.is_bfloat16 else "float32")
         fault = _export_fault(loaded, node.export)
-        return _Step(seconds, sent, 4 * count, loaded.base.digest, f"{loaded.task.facts['rows']} rows", fault)
+        return _Step(seconds, sent, 4 * count, loaded.base.digest, f"{loaded.task.facts['rows']} rows", device, fault)
     trainer, steps = Trainer(run, node), run.seedflood.local_steps
     for _ in range(2):
         measured = trainer.measure(0, 0, steps)
@@ -250,8 +255,8 @@ def _measure(settings: Settings) -> _Step:
     counts = f"{rows['rows']:,} to train, {rows['rows_here']:,} of them here, {rows['validation_rows']:,} to evaluate"
     text = "; ".join([f"task {rows['task']}: {counts}", *rows["remarks"]])
     sent = (measured_bytes + BUNDLE_BYTES) / steps
-    fault = _export_fault(trainer, node.export)
-    return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text, fault)
+    device, fault = describe(trainer.replica.base.device, trainer.dtype), _export_fault(trainer, node.export)
+    return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text, device, fault)
 
 
 def _export_fault(trainer: "Learner", export: Path | None) -> SeedfloodError | None:
@@ -294,6 +299,8 @@ def _waiting(settings: Settings) -> str:
 
 def _free_memory() -> int:
     """Bytes that may still be used: of the machine, or of the container."""
+    if sys.platform == "darwin":  # which has no number of what is free
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     lines = Path("/proc/meminfo").read_text().splitlines()
     free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")

@@ -4,10 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seedflood.config import NodeSettings, RunSettings, check_code
 from seedflood.training.chat import end_tokens
+from seedflood.training.devices import usual_device
 from seedflood.training.models import BaseModel, load_model, with_tokens
 from seedflood.training.own import OwnTask
 from seedflood.training.tasks import Task, load_task
@@ -17,7 +16,7 @@ def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None)
     """The base model of a run, perhaps with the LoRA adapter in a folder. Its digest tells the tokenizer, too. Raises
     ModelError."""
     name = run.model if node.model_path is None else str(node.model_path)
-    device = _usual_device() if node.device == "auto" else node.device
+    device = usual_device(int(os.environ.get("LOCAL_RANK", "0"))) if node.device == "auto" else node.device
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
     base = load_model(name, device=device, dtype=dtype, adapter=adapter)
     if run.objective.task != "own":  # there tokens are the scripts' own affair
@@ -36,14 +35,6 @@ def _ends_learned(tokenizer: Any, task: str, *, is_first: bool) -> set[int]:
     if tokenizer.eos_token_id is not None and (is_first or task == "completion"):
         ends.add(tokenizer.eos_token_id)
     return ends
-
-
-def _usual_device() -> str:
-    """Nodes that one command has started take the GPUs in turn: LOCAL_RANK counts them, as with torchrun."""
-    if not torch.cuda.is_available():
-        return "cpu"
-    index = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
-    return f"cuda:{index}" if index else "cuda"
 
 
 def load_rows(run: RunSettings, node: NodeSettings, base: BaseModel) -> Task:

@@ -28,6 +28,7 @@ from seedflood.training import hub
 from seedflood.training.adapting import CONFIG_FILE, add_adapter
 from seedflood.training.card import named_base
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import find_device, usual_dtype
 from seedflood.training.folders import trying_folder, writing_folder
 from seedflood.training.gguf_files import complete_gguf
 from seedflood.training.leftovers import check_leftovers, check_stored
@@ -94,7 +95,7 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", ada
     """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
 
     name: of `BUILT_IN`, a folder, a GGUF file, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file
-    holds, and half precision on CUDA. adapter: a folder with a LoRA adapter to put into it. Raises ModelError.
+    holds; on accelerators see `usual_dtype`. adapter: a folder with a LoRA adapter to put into it. Raises ModelError.
     """
     disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
     location = str(BUILT_IN.get(name, name))
@@ -117,7 +118,8 @@ def prepare_model(
 ) -> BaseModel:
     """Makes a BaseModel of a transformers model in memory. The model is changed and must not be used elsewhere. Raises
     ModelError."""
-    target, compute_dtype = _device(device), _compute_dtype(device, dtype)
+    target = find_device(device)
+    compute_dtype: torch.dtype = usual_dtype(target) if dtype == "auto" else getattr(torch, dtype)
     model.eval().requires_grad_(False)
     positions = getattr(model.config, "max_position_embeddings", None)
     if tokenizer is not None and positions is not None:
@@ -368,26 +370,6 @@ def _check_gguf(location: str) -> None:
         raise ModelError(f"{location} needs the package gguf: install seedflood[gguf].")
     if not Path(location).is_file():
         raise ModelError(f"there is no file {location}: correct the model's name.")
-
-
-def _device(device: str) -> torch.device:
-    target = torch.device(device)
-    if target.type == "cuda" and not torch.cuda.is_available():
-        raise ModelError(
-            'device = "cuda", but torch finds no CUDA device: use "cpu", or install a CUDA build of torch.'
-        )
-    if target.type == "cuda" and (target.index or 0) >= (count := torch.cuda.device_count()):
-        raise ModelError(f'device = "{device}", but of CUDA devices torch finds {count}: count from "cuda:0".')
-    return target
-
-
-def _compute_dtype(device: str, dtype: DtypeName) -> torch.dtype:
-    if dtype != "auto":
-        named: torch.dtype = getattr(torch, dtype)
-        return named
-    if torch.device(device).type != "cuda":
-        return torch.float32
-    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
 
 
 @torch.inference_mode()

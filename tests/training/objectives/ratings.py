@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import to_float64
 from seedflood.training.encoding import Encoder
 from seedflood.training.formats import TemplateFormat
 from seedflood.training.objectives.batches import Batch, pad
@@ -60,7 +61,7 @@ class Rating(Objective):
         logits_B2 = model.word_logits(hidden_BTD[row_B, batch.lengths_B - 1], self._word_2.to(hidden_BTD.device))
         away_B = (logits_B2[:, 0] - logits_B2[:, 1]).to(torch.float32) - batch.number_B
         sums = {
-            "error": away_B.square().view(variants, -1).to(torch.float64).sum(dim=1),
+            "error": to_float64(away_B.square().view(variants, -1)).sum(dim=1),
             "within_one": (away_B.abs() <= 1).view(variants, -1).sum(dim=1),
         }
         return Score(sums, torch.full_like(sums["within_one"], len(row_B) // variants), "error")

@@ -5,6 +5,7 @@ import torch
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ConfigError
 from seedflood.protocol.origin import OriginId
+from seedflood.training.devices import usual_dtype
 from seedflood.training.gasloc.initial import draw_weights
 from seedflood.training.gasloc.outer import OuterSettings
 from seedflood.training.gasloc.packing import pack_task
@@ -34,11 +35,11 @@ def load_trainer(run: RunSettings, node: NodeSettings, origin: OriginId) -> Trai
 
 
 def _worker_settings(run: RunSettings, node: NodeSettings, base: BaseModel) -> WorkerSettings:
-    said, is_cuda = run.gasloc, base.device.type == "cuda"
+    said, dtype = run.gasloc, usual_dtype(base.device)
     return WorkerSettings(
         learning_rate=said.learning_rate,
         schedule=Schedule(run.steps // 10 if said.initial == "random" else 0, run.steps),
         micro_batch=node.micro_batch,
-        is_bfloat16=node.dtype == "bfloat16" or (node.dtype == "auto" and is_cuda and torch.cuda.is_bf16_supported()),
+        is_bfloat16=node.dtype == "bfloat16" or (node.dtype == "auto" and dtype == torch.bfloat16),
         is_checkpointed=node.saves_memory,
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from seedflood.training.devices import exact_device
 from seedflood.training.gasloc.encodings import EncodingName, pieces_of
 from seedflood.training.gasloc.exchange import Difference, Outgoing
 from seedflood.training.gasloc.reach import Clipped, Reach
@@ -96,18 +97,18 @@ class Outer:
         assert self.offer is not None, "nothing was offered"
         offer, phi_F = self.offer, self.anchor_F
         limits = [self._clip(term.difference, width) for term in terms]
-        squares = torch.zeros(2, dtype=torch.float64, device=phi_F.device)
+        squares = torch.zeros(2, dtype=torch.float64, device=exact_device(phi_F.device))
         for index, part in enumerate(offer.pieces):
             phi_N = phi_F[part]
             change_N = self._momentum(phi_N, part) if has_momentum else torch.zeros_like(phi_N)
             for term, limit in zip(terms, limits, strict=True):
                 difference_N = term.difference.piece(index)
-                squares[0] += torch.linalg.vector_norm(difference_N).square()
+                squares[0] += torch.linalg.vector_norm(difference_N).square().to(squares.device)
                 if limit is not None:
                     difference_N = limit.apply(index, difference_N)
                 change_N.add_(difference_N, alpha=-term.weight)
             if terms:
-                squares[1] += torch.linalg.vector_norm(phi_N).square()
+                squares[1] += torch.linalg.vector_norm(phi_N).square().to(squares.device)
                 offer.settle(index, offer.sent(index))
             self.values_F[part] += change_N  # a correction: local steps may have gone on since the offer
             phi_N += change_N

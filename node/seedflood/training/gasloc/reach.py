@@ -87,7 +87,7 @@ class Reach:
                 largest[span.tensor].append(torch.linalg.vector_norm(part_N, ord=float("inf"), dtype=torch.float32))
         norms_T = torch.stack([torch.linalg.vector_norm(torch.stack(parts)) for parts in norms])
         largest_T = torch.stack([torch.stack(parts).amax() for parts in largest])
-        return torch.stack([norms_T, largest_T]).double().cpu()
+        return torch.stack([norms_T, largest_T]).cpu().double()
 
 
 class Clipped:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from seedflood.training.devices import vector_norm
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.gasloc import checkpoint
 from seedflood.training.gasloc.checkpoint import Arrays, Facts
@@ -53,7 +54,7 @@ class Trainer:
     @property
     def is_sane(self) -> bool:
         """Are our parameters what others would take?"""
-        return float(torch.linalg.vector_norm(self.worker.flat.values_F, dtype=torch.float64)) < self.norm_max
+        return vector_norm(self.worker.flat.values_F) < self.norm_max
 
     def difference(self, payload: Stored, digest: bytes) -> Difference:
         """What a round mixes of a partner. payload: its parameters, uint8, as they were offered under this digest.

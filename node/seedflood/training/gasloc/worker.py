@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import autocast, exact_device
 from seedflood.training.gasloc.flat import FlatModel
 from seedflood.training.gasloc.schedule import Schedule
 from seedflood.training.objectives.batches import Batch
@@ -93,7 +94,7 @@ class Worker:
     def take_steps(self, count: int) -> LocalSteps:
         begun = time.perf_counter()
         device = self.flat.values_F.device
-        losses = torch.zeros(count, dtype=torch.float64, device=device)
+        losses = torch.zeros(count, dtype=torch.float64, device=exact_device(device))
         tokens = skipped = 0
         for index in range(count):
             batch = self._data.batch(self._origin, self.step)
@@ -114,10 +115,10 @@ class Worker:
         device = self.flat.values_F.device
         objective = self._data.objective
         count = max(1, objective.count(batch))  # all of these rows may be questions
-        total = torch.zeros((), dtype=torch.float64, device=device)
+        total = torch.zeros((), dtype=torch.float64, device=exact_device(device))
         with torch.enable_grad(), checkpointed(self._layers):
             for piece in batch.parts(self.settings.micro_batch):
-                with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.settings.is_bfloat16):
+                with autocast(device, enabled=self.settings.is_bfloat16):
                     score = objective.measure(self.causal, piece.to(device))
                 loss = score.minimised_sums.sum() / count
                 loss.backward()  # type: ignore[no-untyped-call]

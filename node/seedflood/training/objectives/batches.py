@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seedflood.training.devices import exact_device
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -25,7 +27,12 @@ class Batch:
         return None
 
     def to(self, device: torch.device | str) -> Self:
-        return replace(self, **{name: tensor.to(device) for name, tensor in self._tensors()})
+        """On a device; what is of float64 on its `exact_device`."""
+        exact = exact_device(device)
+        moved = {
+            name: tensor.to(exact if tensor.dtype == torch.float64 else device) for name, tensor in self._tensors()
+        }
+        return replace(self, **moved)
 
     def rows(self, index_N: Tensor) -> Self:
         """Some of the rows, with no more padding than these need."""

@@ -11,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import to_float64
 from seedflood.training.objectives.batches import Batch, LabelledBatch, pad
 from seedflood.training.objectives.example import Example
 from seedflood.training.objectives.objective import Objective, Score
@@ -43,6 +44,6 @@ class Classification(Objective):
         correct_B = logits_BL.argmax(dim=-1) == batch.label_B
         sums = {
             "accuracy": correct_B.view(variants, -1).sum(dim=1),
-            "loss": loss_B.view(variants, -1).to(torch.float64).sum(dim=1),
+            "loss": to_float64(loss_B.view(variants, -1)).sum(dim=1),
         }
-        return Score(sums, torch.full_like(sums["accuracy"], len(row_B) // variants), "loss")
+        return Score(sums, torch.full_like(sums["loss"], len(row_B) // variants, dtype=torch.int64), "loss")

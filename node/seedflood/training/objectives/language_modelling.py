@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import to_float64
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
 from seedflood.training.objectives.example import Example
 from seedflood.training.objectives.objective import Objective, Score
@@ -40,8 +41,8 @@ class LanguageModelling(Objective):
         """Accuracy and loss (mean cross-entropy in nats) over tokens."""
         assert isinstance(batch, TextBatch), "language modelling needs texts"
         loss_PN, correct_PN = measure_tokens(model, batch, variants)
-        sums = {"accuracy": correct_PN.sum(dim=1), "loss": loss_PN.to(torch.float64).sum(dim=1)}
-        return Score(sums, torch.full_like(sums["accuracy"], loss_PN.shape[1]), "loss")
+        sums = {"accuracy": correct_PN.sum(dim=1), "loss": to_float64(loss_PN).sum(dim=1)}
+        return Score(sums, torch.full_like(sums["loss"], loss_PN.shape[1], dtype=torch.int64), "loss")
 
     def count(self, batch: Batch) -> int:
         """How many tokens are predicted."""

@@ -36,13 +36,15 @@ class Score:
 
     @property
     def minimised_sums(self) -> Tensor:
-        """The sums that training brings down, (P,) float64; gradients flow through them."""
+        """The sums that training brings down, (P,) float64, on the `exact_device`; gradients flow through them."""
         return self.sums[self.minimised]
 
     def values(self) -> list[float]:
         """Of each variant, the mean of the figure that training brings down."""
         sums_P = self.minimised_sums.detach()
-        return [float(total / count) for total, count in zip(sums_P, self.count_P, strict=True)]
+        mean_P = sums_P / self.count_P.to(sums_P.device)
+        means: list[float] = mean_P.tolist()  # one wait for the device, not one for each variant
+        return means
 
     def means(self) -> dict[str, float]:
         """Every figure of the first variant; 0 if nothing was counted."""
@@ -65,7 +67,7 @@ class Objective(ABC):
     @abstractmethod
     def measure(self, model: CausalModel, batch: Batch, variants: int = 1) -> Score:
         """The score of each variant. batch: of this objective, on the model's device. Losses are in float32 or
-        better."""
+        better, and their sums in float64 (`devices.to_float64`)."""
 
     def count(self, batch: Batch) -> int:
         """`Score.count_P` of each variant, known before anything is measured: rows, unless it is of something else."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import to_float64
 from seedflood.training.objectives.batches import Batch, MarkedBatch, TextBatch, pad
 from seedflood.training.objectives.example import Example
 from seedflood.training.objectives.language_modelling import PERPLEXITY_LOG_MAX, measure_tokens
@@ -122,14 +123,14 @@ class Reward(Objective):
         """Of texts: what teaches, over texts. Of prompts: see `measure_prompts`."""
         if isinstance(batch, WrittenBatch):
             loss_PN, _ = measure_tokens(model, batch, variants, self.writer.temperature)
-            weight_N = batch.advantage_B.repeat_interleave(batch.is_target_BT().sum(dim=1))
+            loss_PN, is_target_BT = to_float64(loss_PN), batch.is_target_BT().to(batch.advantage_B.device)
+            weight_N = batch.advantage_B.repeat_interleave(is_target_BT.sum(dim=1))
             if isinstance(batch, EarlyBatch):
-                now_N, before_N = loss_PN.detach().flatten(), batch.before_BT[:, 1:][batch.is_target_BT()]
+                now_N, before_N = loss_PN.detach().flatten(), batch.before_BT[:, 1:][is_target_BT]
                 weight_N = weight_N * clipped_ratio(before_N - now_N, weight_N)
-            loss_PN = loss_PN.to(torch.float64)
             cost_PN = loss_PN * weight_N.view(variants, -1)
             if self.kl:
-                base_N = batch.base_BT[:, 1:][batch.is_target_BT()]
+                base_N = batch.base_BT[:, 1:][is_target_BT]
                 cost_PN = cost_PN + self.kl * divergence(loss_PN - base_N.view(variants, -1))
             loss_P = cost_PN.sum(dim=1)
             return Score({"loss": loss_P}, torch.full_like(loss_P, self.count(batch) // variants).long(), "loss")
@@ -150,8 +151,9 @@ class Reward(Objective):
         reward, greedy = (math.fsum(answer.reward for answer in answers) for answers in (drawn, likely))
         reward /= draws
         nats_1N, _ = measure_tokens(model, TextBatch(batch.tokens_BT, batch.lengths_B))
-        count_B = batch.lengths_B - 1
-        nats = float((nats_1N[0].to(torch.float64) / count_B.repeat_interleave(count_B)).sum())
+        nats_1N = to_float64(nats_1N)
+        count_B = batch.lengths_B.to(nats_1N.device) - 1
+        nats = float((nats_1N[0] / count_B.repeat_interleave(count_B)).sum())
         sums = {"reward": reward, "greedy": greedy, "loss": len(batch.examples) - reward, "nats": nats}
         means_P = {name: torch.tensor([value], dtype=torch.float64) for name, value in sums.items()}
         return Score(means_P, torch.tensor([len(batch.examples)]), "loss")
@@ -228,7 +230,7 @@ class Reward(Objective):
 def _placed(loss_N: Tensor, texts: MarkedBatch) -> Tensor:
     """Losses of the marked tokens, each at its place: (B, T), float64, on the CPU."""
     loss_BT = torch.zeros(texts.tokens_BT.shape, dtype=torch.float64)
-    loss_BT[texts.is_trained_BT] = loss_N.to("cpu", torch.float64)
+    loss_BT[texts.is_trained_BT] = loss_N.cpu().to(torch.float64)
     return loss_BT
 
 

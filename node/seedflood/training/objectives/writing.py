@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import exact_device, to_float64
 
 CLOSE = 2.0**-9
 """By so much a probability near 1 is rounded in bfloat16."""
@@ -55,7 +56,7 @@ def write(
     texts = [Text([], [])] * (len(prompts) * group)
     for places in _together(prompts, tokens_max, max(1, LOGIT_ELEMENTS_MAX // (group * model.vocabulary_size))):
         rows = [place * group + k for place in places for k in range(group)]
-        noise = None if noise_BN is None else noise_BN[rows].to(model.device)
+        noise = None if noise_BN is None else noise_BN[rows].to(exact_device(model.device))
         written = _write([prompts[place] for place in places], group, model, noise, ends, tokens_max, temperature)
         for row, text in zip(rows, written, strict=True):
             texts[row] = text
@@ -123,7 +124,7 @@ def _draw(logits_BV: Tensor, noise_B: Tensor | None, temperature: float) -> tupl
     token, (B,) bool. noise_B: None: the most likely ones."""
     if noise_B is None:
         return logits_BV.argmax(dim=-1), (none_B := torch.zeros(len(logits_BV), dtype=torch.float64)), none_B.bool()
-    share_BV = torch.softmax(logits_BV.to(torch.float64) / temperature, dim=-1)
+    share_BV = torch.softmax(to_float64(logits_BV) / temperature, dim=-1)
     sum_BV = share_BV.cumsum(dim=-1)
     wanted_B1 = (noise_B * sum_BV[:, -1]).unsqueeze(1)
     least_B1, drawn_B1, most_B1 = (

@@ -29,6 +29,7 @@ from seedflood.config import RunSettings
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.causal import CausalModel
+from seedflood.training.devices import same_draws
 from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
@@ -174,9 +175,7 @@ class Replica:
         losses: list[float] = []
         for number, variant_F in enumerate(variants, 1):
             # All variants draw the same dropout: else its noise would be taken for a slope.
-            devices = [device] if device.type == "cuda" else []
-            rng = torch.random.fork_rng(devices, enabled=number < len(variants))
-            with rng, self.live.computing(variant_F.unsqueeze(0)):
+            with same_draws(device, enabled=number < len(variants)), self.live.computing(variant_F.unsqueeze(0)):
                 losses.append(loss_of())
         return by.conclude(losses, self.epsilon, self.compression.limit)
 

@@ -85,7 +85,7 @@ class _Integers:
 
     def __init__(self, weight_MN: Tensor) -> None:
         self._weight_MN = weight_MN.cpu()
-        least, most = map(float, weight_MN.aminmax()) if weight_MN.numel() else (0.0, 0.0)
+        least, most = map(float, self._weight_MN.aminmax()) if weight_MN.numel() else (0.0, 0.0)
         largest = max(-least, most)
         assert numpy.isfinite(largest), "weights are finite"
         self._scale = 2.0 ** (WEIGHT_BITS - int(numpy.frexp(largest)[1]))

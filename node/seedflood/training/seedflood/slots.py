@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seedflood.training.devices import autocast
 from seedflood.training.seedflood.quantised import QuantisedMatrix
 from seedflood.training.seedflood.subspace import Slot, SlotBasis
 
@@ -233,7 +234,7 @@ class _Parts(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, None]:
-        with torch.autocast(slopes[0].device.type, enabled=False):  # a script may call `backward` within one
+        with autocast(slopes[0].device, enabled=False):  # a script may call `backward` within one
             slope_GYX = torch.stack(slopes).flatten(1, 2)
             return ctx.together.slopes(slope_GYX, *ctx.shape), None
 

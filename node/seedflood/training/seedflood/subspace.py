@@ -27,6 +27,7 @@ from torch.nn import functional
 from seedflood.protocol import packing
 from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Sparse
 from seedflood.training import randomness
+from seedflood.training.devices import exact_device
 
 GROUP_RANKS = 12
 """The ranks of the slots that share a scale: six slots at rank 2, where scales of their own would be most of a payload.
@@ -142,6 +143,9 @@ class Subspace:
 
     def basis(self, epoch: int, index: int, device: torch.device | str = "cpu") -> SlotBasis:
         """The basis of slot number `index` in an epoch, on a device."""
+        return self._draw(epoch, index, exact_device(device)).to(device)
+
+    def _draw(self, epoch: int, index: int, device: torch.device) -> SlotBasis:
         slot = self.slots[index]
         if self.is_by_rows(slot):
             # Tokenizers number frequent tokens first, so few of these share a row.
@@ -238,7 +242,7 @@ class Subspace:
             hasher.update(self.part(sum_E, index).numpy().astype("<i8").tobytes())
         return hasher.digest()
 
-    def _draw_side(self, side: str, epoch: int, slot: Slot, rows: int, device: torch.device | str) -> Tensor:
+    def _draw_side(self, side: str, epoch: int, slot: Slot, rows: int, device: torch.device) -> Tensor:
         key = randomness.derive_key(f"basis {side}", self.run_seed, epoch, slot.name)
         return randomness.normal(key, rows * self.rank, device=device).view(rows, self.rank)
 
