@@ -4,8 +4,8 @@ all hold the same."""
 import pytest
 from worlds import STORMY, make_world
 
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 from seedflood.protocol.seedflood.epochs import Closings
-from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from simulation.checks import find_stuck
 from simulation.operator import Operator
@@ -166,8 +166,8 @@ def deceive(world, liar, victim, steps):
         if bundle.origin != liar.origin or bundle.step not in steps:
             return bundle
         (seed, scalar), *others = bundle.probes
-        bundle = bundle._replace(probes=((seed, scalar + 1), *others))
-        return bundle._replace(signature=liar.sign(bundle.signed_bytes(liar.rules.run_id, key)))
+        bundle = make_bundle(bundle.origin, bundle.step, ((seed, scalar + 1), *others), bundle.skipped)
+        return bundle.with_signature(liar.sign(bundle.signed_bytes(liar.rules.run_id, key)))
 
     def send_forged(to, messages):
         if to == victim.origin:
