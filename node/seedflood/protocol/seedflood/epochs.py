@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from seedflood.protocol.frontier import Frontier, Held, Span, count_steps, without
+from seedflood.protocol.frontier import Frontier, Held, Span, count_steps, pack_frontier, unpack_frontier, without
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.packing import pack_frontier, packed_bytes_max, unpack, unpack_frontier
+from seedflood.protocol.packing import packed_bytes_max, unpack
 from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.certificates import EPOCHS_TOLD_MAX, Certificates
 from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest
