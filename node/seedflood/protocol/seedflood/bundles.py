@@ -63,6 +63,7 @@ _DOMAIN = b"seedflood bundle 3\0"
 _COUNT, _PAYLOADS, _SKIPS = 63, 64, 128
 """Parts of a shape."""
 _HEADS = {0: struct.Struct(">BI"), _SKIPS: struct.Struct(">BII")}
+_HEAD_BYTES = {skips: head.size for skips, head in _HEADS.items()}
 _PAIR = struct.Struct(">Hi")
 _SIZE = struct.Struct(">I")
 
@@ -107,8 +108,9 @@ class Bundle(NamedTuple):
     def probes(self) -> tuple[UpdateValue, ...]:
         """The values of step, step + 1, and so on: pairs, or payloads, never both."""
         data = self.data
-        at = _HEADS[data[0] & _SKIPS].size
-        if not data[0] & _PAYLOADS:
+        shape = data[0]
+        at = _HEAD_BYTES[shape & _SKIPS]
+        if not shape & _PAYLOADS:
             return tuple(_PAIR.iter_unpack(data[at:-SIGNATURE_BYTES]))
         (size,) = _SIZE.unpack_from(data, at)
         return tuple([data[k : k + size] for k in range(at + _SIZE.size, len(data) - SIGNATURE_BYTES, size)])
@@ -202,7 +204,7 @@ def read_bundles(origins: Sequence[OriginId], data: bytes) -> list[Bundle]:
 def _size_at(data: bytes, at: int) -> int:
     """The bytes of the bundle that begins there, perhaps more than there are."""
     shape = data[at]
-    size, length = _HEADS[shape & _SKIPS].size, (shape & _COUNT) + 1
+    size, length = _HEAD_BYTES[shape & _SKIPS], (shape & _COUNT) + 1
     if not shape & _PAYLOADS:
         return size + length * _PAIR.size + SIGNATURE_BYTES
     check(at + size + _SIZE.size <= len(data), "a bundle is cut off", "columns")
@@ -216,7 +218,7 @@ def _size_at(data: bytes, at: int) -> int:
 def _head_in(size: int, skips: int) -> struct.Struct:
     """Reads the steps, and the skipped ones if there are any, of a bundle of so many bytes."""
     numbers = "II" if skips else "I"
-    return struct.Struct(f">x{numbers}{size - _HEADS[skips].size}x")
+    return struct.Struct(f">x{numbers}{size - _HEAD_BYTES[skips]}x")
 
 
 def join_bundles(bundles: Iterable[Bundle]) -> bytes:
