@@ -11,7 +11,7 @@ import torch
 from benchmarks.measure import Metric, make_metric, ratios, run_in_turn
 from benchmarks.model import make_batch, make_model, make_replica, plain_inputs
 from benchmarks.step import perturb
-from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Update
+from seedflood.protocol.seedflood.bundles import LOSS_UNIT_BITS, Update
 
 UPDATES = 1024
 REPETITIONS = 5

@@ -22,7 +22,7 @@ from benchmarks.measure import Metric, make_metric
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.host.seedflood.audit import Audits
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Update, UpdateValue
+from seedflood.protocol.seedflood.bundles import Update, UpdateValue
 from seedflood.protocol.seedflood.payload import Coefficients, Compression
 from seedflood.training.seedflood.compression import decode_coefficients, quantise
 from seedflood.training.seedflood.trainer import Trainer

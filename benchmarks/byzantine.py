@@ -29,7 +29,7 @@ from benchmarks.measure import Metric, make_metric, shared_folder
 from benchmarks.reward import ORIGINS, Bench, Course
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, Update, UpdateValue
+from seedflood.protocol.seedflood.bundles import LOSS_BYTES, Update, UpdateValue
 from seedflood.protocol.seedflood.payload import Coefficients, encode_loss
 from seedflood.training.seedflood.compression import UpdateDecoder, decode_coefficients, scaled
 from seedflood.training.seedflood.rehearsal import Rehearsal

@@ -44,16 +44,16 @@ from seedflood.host import garbage
 from seedflood.identity import Identity, verify
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.bundles import Bundle, Updates
 from seedflood.protocol.seedflood.epochs import digest_of
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Hello, Member
 from seedflood.storage.seedflood.journal import BundleJournal
-from seedflood.transport.codec import PullEnd, decode, encode
+from seedflood.transport.codec import FRAME_BUNDLES_MAX, PullEnd, decode, encode
 from seedflood.transport.credentials import Credentials, plain_text
 from seedflood.transport.server import DialledStream
 from seedflood.wire import flood_pb2 as pb
-from seedflood.wire.columns import FRAME_BUNDLES_MAX
 
 ORIGINS = 64
 SINKS = 2
@@ -319,7 +319,7 @@ class Peer:
         while (data := await self.stream.read()) is not None:
             frame = pb.Frame.FromString(data)
             if frame.HasField("updates"):
-                self.updates += len(frame.updates.losses)
+                self.updates += len(frame.updates.origins)  # of one update each
                 self._arrived.set()
             elif frame.HasField("pull"):
                 for answer in encode(PullEnd(frame.pull.id, is_complete=True)):

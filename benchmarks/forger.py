@@ -21,7 +21,7 @@ import numpy
 from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_MAX, UpdateValue
+from seedflood.protocol.seedflood.bundles import LOSS_MAX, UpdateValue
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs
 from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.rehearsal import Rehearsal

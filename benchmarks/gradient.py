@@ -18,7 +18,7 @@ from transformers import OPTConfig, OPTForCausalLM
 from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_max, run_in_turn
 from benchmarks.model import OBJECTIVE, make_batch, make_wide_batch, plain_inputs, randomly_initialized
 from seedflood.config import EstimateName, RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.training.models import prepare_model
 from seedflood.training.seedflood.compression import compress

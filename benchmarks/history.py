@@ -9,7 +9,8 @@ from seedflood.config import RunSettings
 from seedflood.host.places import JOURNAL_FILE, KEY_FILE
 from seedflood.identity import Identity
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import LOSS_UNIT_BITS, Bundle, make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.seedflood.replica import Replica
@@ -57,8 +58,8 @@ class History:
 
     def _say(self, identity: Identity, step: int, rng: random.Random) -> Bundle:
         probes = ((1 << LOSS_UNIT_BITS, rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)),)
-        bundle = Bundle(identity.origin, step, probes)
-        return bundle._replace(signature=identity.sign(bundle.signed_bytes(self.run.run_id(), identity.public_key)))
+        bundle = make_bundle(identity.origin, step, probes)
+        return bundle.with_signature(identity.sign(bundle.signed_bytes(self.run.run_id(), identity.public_key)))
 
     def _state(self, number: int, *, is_present: bool) -> Member:
         """Who is not present has left after the last step."""

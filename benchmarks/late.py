@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.measure import Metric, make_metric, shared_folder
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.shards import equal_shares
 

@@ -32,7 +32,7 @@ from benchmarks.origins import SCALAR_SEEN_MAX
 from benchmarks.relay import Relay, make_rules
 from benchmarks.workers import Worker, next_question
 from seedflood.identity import Identity
-from seedflood.protocol.seedflood.messages import LOSS_MAX
+from seedflood.protocol.seedflood.bundles import LOSS_MAX
 from seedflood.transport.credentials import Credentials, plain_text
 from seedflood.transport.server import CHANNEL_OPTIONS, SERVER_OPTIONS
 

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.measure import Metric, make_metric, ratios, resident_kilobytes_max
 from benchmarks.model import OBJECTIVE, make_model, make_replica, make_wide_batch, plain_inputs
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 
 REPETITIONS = 3
 UPDATES = 1024

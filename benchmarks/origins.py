@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from benchmarks.relay import RUN_ID
 from seedflood.identity import Identity
-from seedflood.protocol.seedflood.messages import LOSS_MAX, Bundle, EpochDigest, Vote
+from seedflood.protocol.seedflood.bundles import LOSS_MAX, Bundle, make_bundle
+from seedflood.protocol.seedflood.messages import EpochDigest, Vote
 from seedflood.protocol.swarm.messages import Member
 
 SCALAR_SEEN_MAX = 1 << 24
@@ -39,10 +40,10 @@ class Origins:
         probes = tuple(
             (rng.randint(0, LOSS_MAX), rng.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)) for _ in range(local_steps)
         )
-        bundle = Bundle(identity.origin, step, probes)
+        bundle = make_bundle(identity.origin, step, probes)
         if not is_signed:
-            return bundle._replace(signature=rng.randbytes(SIGNATURE_BYTES))
-        return bundle._replace(signature=identity.sign(bundle.signed_bytes(RUN_ID, identity.public_key)))
+            return bundle.with_signature(rng.randbytes(SIGNATURE_BYTES))
+        return bundle.with_signature(identity.sign(bundle.signed_bytes(RUN_ID, identity.public_key)))
 
 
 def introduce(identity: Identity, name: str) -> Member:

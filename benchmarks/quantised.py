@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from benchmarks.measure import Metric, make_metric, resident_kilobytes, shared_folder
 from benchmarks.training import ORIGINS, fine_tune
 from seedflood.config import RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.models import prepare_model
 from seedflood.training.objectives.batches import TextBatch
 from seedflood.training.objectives.language_modelling import LanguageModelling

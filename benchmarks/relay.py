@@ -16,7 +16,8 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Job, Refill
 from seedflood.identity import Identity, verify
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.bundles import Bundle, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, TakeDigest
 from seedflood.protocol.seedflood.rules import Rules

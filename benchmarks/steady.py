@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from benchmarks.measure import Metric, make_metric
 from benchmarks.soak import fit
 from seedflood.cluster.topology import make_topology
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.protocol.swarm.messages import Message, Verify
 from simulation.endpoint import Endpoint

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.trainer import Trainer
 

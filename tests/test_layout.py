@@ -253,6 +253,7 @@ VALUES = (
     "seedflood.protocol.frontier.Held",
     "seedflood.protocol.swarm.messages",
     "seedflood.protocol.swarm.outputs",
+    "seedflood.protocol.seedflood.bundles",
     "seedflood.protocol.seedflood.messages",
     "seedflood.protocol.seedflood.outputs",
 )

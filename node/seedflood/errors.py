@@ -131,5 +131,11 @@ class PeerError(SeedfloodError):
         self.reason = reason
 
 
+def check(is_right: bool, sentence: str, reason: str = "limit") -> None:
+    """Raises PeerError with this sentence, unless it is right."""
+    if not is_right:
+        raise PeerError(sentence, reason=reason)
+
+
 class DivergenceError(SeedfloodError):
     """Our fault: replicas that should be equal differ."""

@@ -7,7 +7,7 @@ of another operator. All signatures but those of the forged rosters are valid.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from seedflood.protocol.seedflood.messages import Bundle, Updates
+from seedflood.protocol.seedflood.bundles import Bundle, Updates, make_bundle
 from seedflood.protocol.swarm.messages import Member, Members
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.transport.answer import AnswerItem
@@ -63,8 +63,8 @@ class Accomplice:
         rules = self._world.rules
         origin = Member(key, "s", 1).origin
         step = self._rng.randrange(0, rules.steps, rules.local_steps)
-        bundle = Bundle(origin, step, draw_round(rules, origin, step, self._rng))
-        return bundle._replace(signature=self._world.notary.signature(key, bundle.signed_bytes(rules.run_id, key)))
+        bundle = make_bundle(origin, step, draw_round(rules, origin, step, self._rng))
+        return bundle.with_signature(self._world.notary.signature(key, bundle.signed_bytes(rules.run_id, key)))
 
     def _roster(self) -> Item:
         """An old one, one of another operator that lists the strangers, or one with a made-up signature."""

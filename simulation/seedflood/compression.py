@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX, LOSS_UNIT_BITS, UpdateValue
+from seedflood.protocol.seedflood.bundles import LOSS_BYTES, LOSS_MAX, LOSS_UNIT_BITS, UpdateValue
 from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Compression, Pairs, encode_loss
 from seedflood.protocol.seedflood.rules import Rules
 

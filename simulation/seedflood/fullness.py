@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seedflood.cluster.topology import make_topology
-from seedflood.protocol.seedflood.messages import Bundle, Updates, Vote, Votes
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
+from seedflood.protocol.seedflood.messages import Vote, Votes
 from seedflood.protocol.seedflood.rules import WindowRule
 from seedflood.protocol.swarm.rules import Patience
 from simulation.checks import find_stuck
@@ -111,9 +112,11 @@ class LateTeller:
         """Repeats it: a host that has just started has no links yet. It is the same step every time."""
         key, run_id = self._host.public_key, self._world.rules.run_id
         rng = random.Random(f"late {self._world.seed}")
-        bundle = Bundle(self._host.origin, LATE_STEP, draw_round(self._world.rules, self._host.origin, LATE_STEP, rng))
+        bundle = make_bundle(
+            self._host.origin, LATE_STEP, draw_round(self._world.rules, self._host.origin, LATE_STEP, rng)
+        )
         signature = self._world.notary.signature(key, bundle.signed_bytes(run_id, key))
-        bundle = bundle._replace(signature=signature)
+        bundle = bundle.with_signature(signature)
         self._world.network.send_raw(self._host, VICTIM, Updates((bundle,)))
 
 

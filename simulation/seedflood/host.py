@@ -8,7 +8,8 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Adopt, Job, Refill, Replay, Seal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Update, Updates, UpdateValue
+from seedflood.protocol.seedflood.bundles import Bundle, Update, Updates, UpdateValue
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Remade, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.phase import Phase

@@ -7,7 +7,8 @@ from typing import Protocol
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held, Span
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import Bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
 from simulation import journal

@@ -18,7 +18,8 @@ from functools import lru_cache
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import pack, unpack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
+from seedflood.protocol.seedflood.bundles import Bundle, Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Compression
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
@@ -71,7 +72,7 @@ class Chronicle:
         """What only the process of an origin had on its disk that ended because a newer one had its key."""
         self.removed: dict[OriginId, float] = {}
         """When each host heard that it is removed."""
-        self._tongues: dict[tuple[OriginId, int], dict[Bundle, dict[OriginId, float]]] = {}
+        self._tongues: dict[tuple[OriginId, int], dict[bytes, dict[OriginId, float]]] = {}
         """Who has taken what of each step of a liar, and when."""
         self._skipped: set[tuple[OriginId, int]] = set()
         """Steps that liars declared as skipped."""
@@ -114,7 +115,7 @@ class Chronicle:
             self.say(bundle)
         if bundle.origin in self.liars:
             told = self._tongues.setdefault((bundle.origin, bundle.step), {})
-            told.setdefault(bundle._replace(signature=b""), {}).setdefault(taker, now)
+            told.setdefault(bundle.body, {}).setdefault(taker, now)
 
     @property
     def two_tongued(self) -> set[OriginId]:

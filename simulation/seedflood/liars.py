@@ -15,16 +15,8 @@ from typing import Any
 from seedflood.protocol.frontier import RANGES_MAX, Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import pack, unpack
-from seedflood.protocol.seedflood.messages import (
-    Bundle,
-    ClosedEpoch,
-    EpochDigest,
-    FrontierDigest,
-    ReplicaDigest,
-    Updates,
-    Vote,
-    Votes,
-)
+from seedflood.protocol.seedflood.bundles import Bundle, Updates, make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, FrontierDigest, ReplicaDigest, Vote, Votes
 from seedflood.protocol.seedflood.statement import pack as pack_statement
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import NEIGHBOURS_MAX, Goodbye, Hello, Member, Members, Message, Ping, Pong
@@ -152,7 +144,7 @@ class Liar:
                 if bundle.first_covered > (first := self._hidden.pop(peer, bundle.step)):
                     self._counts["lie_skips"] += 1
                     self._world.chronicle.is_tainted = True
-                    bundle = self._sign(bundle._replace(skipped=bundle.step - first))
+                    bundle = self._sign(make_bundle(bundle.origin, bundle.step, bundle.probes, bundle.step - first))
             said.append(bundle)
         return Updates(tuple(said))
 
@@ -279,7 +271,7 @@ class Liar:
     def ahead(self) -> list[Item]:
         """A bundle of a step that nobody has reached yet, or that the run does not have."""
         rules = self._world.rules
-        step = self._rng.choice((rules.steps - rules.local_steps, rules.steps, 1 << 40, self.host.node.step + 1))
+        step = self._rng.choice((rules.steps - rules.local_steps, rules.steps, 1 << 31, self.host.node.step + 1))
         bundle = self._make(step, skipped=self._rng.choice((0, 0, min(step, 3))))
         self._world.chronicle.say(bundle)
         return [Updates((bundle,))]
@@ -290,7 +282,7 @@ class Liar:
 
     def limits(self) -> list[Item]:
         """Frames at their limits and slightly beyond."""
-        bundle = self._make(self.host.node.step)._replace(signature=self._noise() * 2)
+        bundle = self._make(self.host.node.step).with_signature(self._noise() * 2)
         ours = self.host.node.hello()
         return [
             self._rng.choice(
@@ -329,13 +321,13 @@ class Liar:
     def _make(self, step: int, skipped: int = 0, origin: OriginId | None = None) -> Bundle:
         """A signed bundle. origin: the host in whose name it is, by default this one."""
         rules, origin = self._world.rules, self.host.origin if origin is None else origin
-        step = min(step - step % rules.local_steps, STEP_MAX >> 1)
-        return self._sign(Bundle(origin, step, draw_round(rules, origin, step, self._rng), skipped))
+        step -= step % rules.local_steps
+        return self._sign(make_bundle(origin, step, draw_round(rules, origin, step, self._rng), skipped))
 
     def _sign(self, bundle: Bundle) -> Bundle:
         key = self.host.public_key
         message = bundle.signed_bytes(self._world.rules.run_id, key)
-        return bundle._replace(signature=self._world.notary.signature(key, message))
+        return bundle.with_signature(self._world.notary.signature(key, message))
 
     def _signed(self, member: Member) -> Member:
         message = replace(member, signature=b"").signed_bytes(self._world.rules.run_id)

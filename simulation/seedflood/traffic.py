@@ -1,6 +1,7 @@
 """SeedFlood's messages on simulated links."""
 
-from seedflood.protocol.seedflood.messages import Updates, Votes
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import Votes
 from seedflood.transport.codec import LinkMessage
 from simulation.link import Item, Traffic, join_statements, shared
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.seedflood.replica import Replica
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
 from seedflood.training.models import distinct_parameters

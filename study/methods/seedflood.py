@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from seedflood.config import RunSettings
 from seedflood.identity import Identity
-from seedflood.protocol.seedflood.messages import Bundle, Updates
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.layers import attach
@@ -104,8 +104,8 @@ class Coefficients(TwoSided):
 
 def frame_bytes(told: Turn, key: Identity, run_id: bytes) -> int:
     """Of the bundle of a round, as it goes over a link."""
-    bundle = Bundle(told.origin, told.step, told.round.probes)
-    signed = bundle._replace(signature=key.sign(bundle.signed_bytes(run_id, key.public_key)))
+    bundle = make_bundle(told.origin, told.step, told.round.probes)
+    signed = bundle.with_signature(key.sign(bundle.signed_bytes(run_id, key.public_key)))
     return sum(len(frame) for frame in encode(Updates((signed,))))
 
 

@@ -16,7 +16,8 @@ from disks import Disk
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Vote
+from seedflood.protocol.seedflood.bundles import make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.storage.seedflood.journal import BundleJournal
 from simulation.seedflood.journal import MemoryBundleJournal, is_cut
@@ -46,7 +47,7 @@ def make(request):
 
 
 def bundle(origin, step, skipped=0):
-    return Bundle(origin, step, ((step, origin % 997),), skipped, bytes(64))
+    return make_bundle(origin, step, ((step, origin % 997),), skipped, bytes(64))
 
 
 def closed(epoch, bundles):
@@ -187,7 +188,7 @@ def test_another_bundle_under_the_same_name_is_refused(make, tmp_path):
     journal = make(tmp_path)
     journal.append([bundle(1, 0)], [], durable=True)
     with pytest.raises(JournalError, match="another bundle"):
-        journal.append([bundle(1, 0)._replace(signature=b"x" * 64)], [], durable=True)
+        journal.append([bundle(1, 0).with_signature(b"x" * 64)], [], durable=True)
     assert list(journal.replay()) == [bundle(1, 0)]
     close(journal)
 

@@ -7,7 +7,7 @@ import pytest
 
 from seedflood.host.seedflood.audit import Finding
 from seedflood.identity import verify
-from seedflood.protocol.seedflood.messages import LOSS_BYTES
+from seedflood.protocol.seedflood.bundles import LOSS_BYTES
 
 RUN = {"steps": 120, "train_examples": 64, "window": "strict"}
 GRADIENT = {"estimate": "gradient", "rank": 4, "refresh_period": 16, "local_steps": 2}

@@ -19,7 +19,7 @@ from seedflood.identity import Identity, verify
 from seedflood.operations.metrics import make_scrape
 from seedflood.operations.status import describe
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, Updates
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 from seedflood.protocol.swarm.admission import NOT_LISTED
 from seedflood.protocol.swarm.messages import Member, Members, Ping
 from seedflood.protocol.swarm.roster import Entry, Roster
@@ -104,8 +104,8 @@ async def test_what_a_valid_peer_passes_on_of_a_stranger_is_neither_verified_nor
     for k, stranger in enumerate(strangers):
         member = Member(stranger.public_key, "mallory", 1)
         member = replace(member, signature=stranger.sign(member.signed_bytes(run_id)))
-        bundle = Bundle(stranger.origin, k, ((1, 2),))
-        bundle = bundle._replace(signature=stranger.sign(bundle.signed_bytes(run_id, stranger.public_key)))
+        bundle = make_bundle(stranger.origin, k, ((1, 2),))
+        bundle = bundle.with_signature(stranger.sign(bundle.signed_bytes(run_id, stranger.public_key)))
         b.links.send(a.node.origin, (Members((member,)), Updates((bundle,))))
         await asyncio.sleep(0)
     await closed.cluster.until(lambda: admission.refused.get("stranger", 0) >= 200)

@@ -11,7 +11,7 @@ from seedflood.cluster.plan import secret_of
 from seedflood.host.seedflood.contradictions import CONTRADICTS
 from seedflood.identity import Identity, write_key
 from seedflood.operations.status import describe
-from seedflood.protocol.seedflood.messages import LOSS_BYTES
+from seedflood.protocol.seedflood.bundles import LOSS_BYTES
 from seedflood.protocol.swarm.roster import Entry
 from seedflood.training.seedflood.trainer import Trainer
 

@@ -8,9 +8,9 @@ import torch
 from seedflood.host.seedflood.engine import TOO_LONG, UNLEARNED
 from seedflood.offline.learned import rebuild, replay
 from seedflood.operations.status import describe
+from seedflood.protocol.seedflood.bundles import LOSS_BYTES, LOSS_MAX
 from seedflood.protocol.seedflood.course import STOPPED
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, LOSS_MAX
 from seedflood.protocol.seedflood.payload import encode_loss
 
 GRADIENT = {"estimate": "gradient", "rank": 4, "batch_size": 2}

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from seedflood import embedded
 from seedflood.config import RunSettings
 from seedflood.embedded import grammar
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import PromptFormat

@@ -22,7 +22,8 @@ from seedflood.errors import ConfigError, JournalError, PeerError, SeedfloodErro
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.gasloc import messages as gasloc
 from seedflood.protocol.seedflood import statement
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.swarm.outputs import Record
 from seedflood.roster_file import parse_roster
@@ -40,7 +41,7 @@ RUN, BASE = b"r" * 32, b"b" * 32
 PERIOD = 20
 MEMBERS = [Member(bytes([k]) * 32, f"host{k}", k, 2, first_step=0, signature=bytes(64)) for k in (1, 2)]
 RECORDS = [Record(b"key%d" % k, b"%d" % k * 50) for k in range(3)]
-BUNDLES = [Bundle(k, step, ((step, k),), 0, b"%64d" % step) for k in (1, 2) for step in range(2 * PERIOD)]
+BUNDLES = [make_bundle(k, step, ((step, k),), 0, b"%64d" % step) for k in (1, 2) for step in range(2 * PERIOD)]
 SUMMED = Frontier()
 for one in (1, 2):
     SUMMED.add(one, 0, PERIOD - 1)

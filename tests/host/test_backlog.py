@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from seedflood.errors import DiskFullError
 from seedflood.host import backlog as module
 from seedflood.host.backlog import Backlog
-from seedflood.protocol.seedflood.messages import Bundle, EpochDigest, FrontierDigest, Updates, Vote, Votes
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
+from seedflood.protocol.seedflood.messages import EpochDigest, FrontierDigest, Vote, Votes
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.swarm.messages import Member, Members
 
@@ -14,7 +15,7 @@ US_KEY = b"k" * 32
 
 
 def bundle(origin, step, skipped=0):
-    return Bundle(origin, step, ((step, 5),), skipped)
+    return make_bundle(origin, step, ((step, 5),), skipped)
 
 
 OURS, THEIRS = bundle(US, 0), bundle(THEM, 0)

@@ -52,17 +52,14 @@ function roster(serial) {
 const echo = (make) => async (link) => {
   link.heard = (frame) => {
     if (frame.kind !== "updates") return;
-    const { origins, steps, losses, scalars, signatures } = frame.updates;
-    for (let k = 0; k < steps.length && link.isOpen; k += 1) {
+    for (const one of run.read(frame.updates)) {
+      if (!link.isOpen) return;
       said.sent += 1;
-      const one = { origin: origins[k], step: Number(steps[k]), loss: losses[k], scalar: scalars[k] };
-      link.write(run.updates([make({ ...one, signature: signatures.subarray(64 * k, 64 * k + 64) })]));
+      link.write(run.updates([make(one)]));
     }
   };
   await rest(PATIENCE);
 };
-
-const later = (bundle) => ({ ...bundle, step: bundle.step + 1, skipped: 0 });
 
 // Opens sockets, and waits until the daemon has closed them.
 async function crowd(count, open, patience = 30_000) {
@@ -119,7 +116,7 @@ const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const kinds = {
   // A true member says the next update of somebody else: with the signature of the one before, with its own, and with a
   // true one of another run.
-  forgery: () => attack(echo((bundle) => ({ ...later(bundle), scalar: Number(bundle.scalar) + 1 }))),
+  forgery: () => attack(echo((bundle) => run.bundle(key, bundle.step + 1, { ...bundle, scalar: bundle.scalar + 1 }))),
   usurpation: () => attack(echo((bundle) => run.bundle(key, bundle.step + 1, { origin: bundle.origin }))),
   replay: () => {
     const before = new Run(protoPath, { ...run.facts, run_id: run.facts.run_before });
@@ -138,7 +135,7 @@ const kinds = {
       link.heard = (frame) => {
         if (frame.kind === "equivocation") said.proven = true;
         if (frame.kind !== "updates" || links.length < 2 || said.proven) return;
-        const step = Math.max(...frame.updates.steps);
+        const step = Math.max(...run.read(frame.updates).map((one) => one.step));
         if (step <= last) return;
         links.forEach((one, k) => one.write(run.updates([run.bundle(key, step, { scalar: 1000 * k })])));
         last = step;
@@ -174,8 +171,8 @@ const kinds = {
   flood: () => attack((link) => link.write(Buffer.alloc(100 << 20))),
 
   // Numbers at the ends of what their types hold.
-  scalar: () => attack((link) => link.write(run.updates([run.bundle(key, 0, { scalar: -(2n ** 63n) })]))),
-  step: () => attack((link) => link.write(run.updates([run.bundle(key, 2n ** 62n)]))),
+  skipped: () => attack((link) => link.write(run.updates([run.bundle(key, 0, { skipped: 2 ** 32 - 1 })]))),
+  payload: () => attack((link) => link.write(run.updates([{ origin: key.origin, data: Buffer.from("400000000000000000", "hex") }]))),
   ping: () => attack((link) => link.write(run.encode({ ping: { sent_at: NaN } }))),
 
   // First frames that are never finished.

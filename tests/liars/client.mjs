@@ -158,7 +158,7 @@ const kinds = {
 
   async forgeries() {
     const bundles = Array.from({ length: 256 }, (_, k) => run.bundle(key, k));
-    bundles[255].signature = crypto.randomBytes(64);
+    bundles[255] = run.bundle(key, 255, { signature: crypto.randomBytes(64) });
     const frame = run.updates(bundles);
     await always(repeat(() => frame), { hello: { first_step: 0 } });
   },

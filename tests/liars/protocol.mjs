@@ -56,21 +56,30 @@ export class Run {
     return { public_key: key.public, name, incarnation, version, neighbours, first_step: String(first_step), signature };
   }
 
-  bundle(key, step, { scalar = 1, skipped = 0, origin = key.origin, loss = 1 << 11 } = {}) {
-    const signature = key.sign(
-      Buffer.from("seedflood bundle 1\0"), this.id, key.public,
-      integer(step, 8), integer(skipped, 4), integer(1, 2), integer(loss, 4), integer(scalar, 8),
-    );
-    return { origin, step, loss, scalar, skipped, signature };
+  // Of one update. signature: of another one, if it is given.
+  bundle(key, step, { scalar = 1, skipped = 0, origin = key.origin, loss = 1 << 11, signature } = {}) {
+    const body = Buffer.concat([
+      integer(skipped ? 128 : 0, 1), integer(step, 4), skipped ? integer(skipped, 4) : Buffer.alloc(0),
+      integer(loss, 2), integer(scalar, 4),
+    ]);
+    return { origin, data: Buffer.concat([body, signature ?? key.sign(Buffer.from("seedflood bundle 3\0"), this.id, key.public, body)]) };
   }
 
   updates(bundles) {
-    const column = (name) => bundles.map((one) => one[name]);
     return this.encode({
-      updates: {
-        origins: column("origin"), steps: column("step"), skipped: column("skipped"), losses: column("loss"),
-        scalars: column("scalar"), signatures: Buffer.concat(column("signature")),
-      },
+      updates: { origins: bundles.map((one) => one.origin), bundles: Buffer.concat(bundles.map((one) => one.data)) },
+    });
+  }
+
+  // What stands in such a frame, if each bundle has one update.
+  read({ origins, bundles }) {
+    let at = 0;
+    return origins.map((origin) => {
+      const step = bundles.readUInt32BE(at + 1), skips = bundles[at] === 128;
+      at += skips ? 9 : 5;
+      const [loss, scalar] = [bundles.readUInt16BE(at), bundles.readInt32BE(at + 2)];
+      at += 70;
+      return { origin, step, loss, scalar, signature: bundles.subarray(at - 64, at) };
     });
   }
 

@@ -269,7 +269,11 @@ def test_a_member_cannot_speak_for_others(swarm: Swarm, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("scalar", "a scalar is out of range"), ("step", "a step is beyond"), ("ping", "sent_at is not finite")],
+    [
+        ("skipped", "a bundle covers steps below 0"),
+        ("payload", "a payload is empty"),
+        ("ping", "sent_at is not finite"),
+    ],
 )
 def test_a_number_that_no_field_may_hold_ends_its_link(swarm: Swarm, kind: str, words: str) -> None:
     said, before, after = swarm.attack(kind)

@@ -21,7 +21,8 @@ from seedflood.host.places import JOURNAL_FILE, RESULT_FILE
 from seedflood.identity import Identity
 from seedflood.offline.learned import rebuild, replay
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.card import Learned, model_card
@@ -57,7 +58,7 @@ def base(run):
 def signed(identity, unsigned, run_id):
     if isinstance(unsigned, Member):
         return replace(unsigned, signature=identity.sign(unsigned.signed_bytes(run_id)))
-    return unsigned._replace(signature=identity.sign(unsigned.signed_bytes(run_id, identity.public_key)))
+    return unsigned.with_signature(identity.sign(unsigned.signed_bytes(run_id, identity.public_key)))
 
 
 def bundles_of(settings, base, steps=10):
@@ -69,7 +70,7 @@ def bundles_of(settings, base, steps=10):
         return 100 * number + step, 1 << 20
 
     return [
-        signed(one, Bundle(one.origin, step, (tell(number, step),)), run_id)
+        signed(one, make_bundle(one.origin, step, (tell(number, step),)), run_id)
         for step in range(steps)
         for number, one in enumerate(ORIGINS)
     ]
@@ -229,7 +230,7 @@ def test_a_node_that_runs_is_exported_and_does_not_notice(monkeypatch, capsys, b
         asked = ("export", "--peers", peers, "--adapter", str(tmp_path / "a"), "--json")
         code, out, _ = run_command(monkeypatch, capsys, *asked)
         assert (sorted(settings.node.state.iterdir()), path.read_bytes()) == before
-        assert journal.append([Bundle(1, 0, ((1, 1),), 0, bytes(64))], durable=True) == 1
+        assert journal.append([make_bundle(1, 0, ((1, 1),), 0, bytes(64))], durable=True) == 1
     assert code == 0
     assert json.loads(out)["digest"] != bytes(32).hex()
 
@@ -410,7 +411,8 @@ def test_closed_epochs_stand_for_their_bundles(stopped, base):
 
 def test_bundles_that_nobody_signed_are_counted(stopped, base):
     bundles = bundles_of(stopped, base)
-    bundles[3] = bundles[3]._replace(probes=((7, 8),))
+    altered = bundles[3]
+    bundles[3] = make_bundle(altered.origin, altered.step, ((7, 8),), signature=altered.signature)
     write(stopped, base, bundles)
     replayed = replay(stopped)
     assert replayed.wrong_signatures == 1

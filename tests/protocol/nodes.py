@@ -4,7 +4,8 @@ from origins import A, make_rules, replica
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.blockers import describe
-from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, Measured, Pulled
 from seedflood.protocol.swarm.rules import Patience
 

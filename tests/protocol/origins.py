@@ -7,8 +7,9 @@ from dataclasses import replace
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import origin_id
 from seedflood.protocol.packing import pack
+from seedflood.protocol.seedflood.bundles import LOSS_MAX, Updates, make_bundle
 from seedflood.protocol.seedflood.epochs import digest_of
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Standing, Updates, Vote
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest, Standing, Vote
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.payload import PAIRS
 from seedflood.protocol.seedflood.rules import Rules
@@ -67,10 +68,10 @@ class Origin:
         return replace(unsigned, signature=self.sign(unsigned.signed_bytes(RUN_ID)))
 
     def bundle(self, step, count=1, skipped=0, scalar=7, payload=None):
-        probes = tuple(payload or (1000 + step + k, scalar) for k in range(count))
-        unsigned = Bundle(self.id, step, probes, skipped)
+        probes = tuple(payload or ((1000 + step + k) & LOSS_MAX, scalar) for k in range(count))
+        unsigned = make_bundle(self.id, step, probes, skipped)
         signature = self.sign(unsigned.signed_bytes(RUN_ID, self.public_key))
-        return Bundle(self.id, step, probes, skipped, signature)
+        return make_bundle(self.id, step, probes, skipped, signature)
 
     def vote(self, closed):
         """Its vote for this sum."""

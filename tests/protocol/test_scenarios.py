@@ -13,15 +13,9 @@ from pathlib import Path
 import pytest
 from origins import A, B, C, certified, epoch, make_rules, replica, standing
 
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.seedflood.contents import Contents
-from seedflood.protocol.seedflood.messages import (
-    BlockDigests,
-    Equivocation,
-    FrontierDigest,
-    ReplicaDigest,
-    Updates,
-    Votes,
-)
+from seedflood.protocol.seedflood.messages import BlockDigests, Equivocation, FrontierDigest, ReplicaDigest, Votes
 from seedflood.protocol.seedflood.outputs import (
     ClosedWindow,
     Measure,

@@ -35,7 +35,8 @@ from reading import Reader
 from seedflood.host.seedflood.seams import Adopt, Refill, Replay, Seal
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc import orders
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Updates
+from seedflood.protocol.seedflood.bundles import Bundle, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.seedflood.statement import stated
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Opaque, Ping, Pong

@@ -15,7 +15,7 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.gasloc import messages as gasloc
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import Bundle, Update, Updates
+from seedflood.protocol.seedflood.bundles import Bundle, Update, Updates
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Opaque, Ping, Pong
 from seedflood.transport.codec import PullPart
 
@@ -57,8 +57,8 @@ class Reader:
                 return value
             case Held():
                 return " ".join([f"{self._name(value.origin)}<{value.mark}", *(f"{a}-{b}" for a, b in value.beyond)])
-            case Bundle(origin, step, probes, skipped):
-                last = f"-{step + len(probes) - 1}" if len(probes) > 1 else ""
+            case Bundle(origin, step, length, skipped):
+                last = f"-{step + length - 1}" if length > 1 else ""
                 return f"{self._name(origin)}:{step}{last}" + (f" (skips {skipped})" if skipped else "")
             case Update(origin, step):
                 return f"{self._name(origin)}:{step}"

@@ -3,8 +3,8 @@
 import pytest
 from worlds import STORMY, make_world, run_to_the_end
 
+from seedflood.protocol.seedflood.bundles import make_bundle
 from seedflood.protocol.seedflood.divergence import REMEMBERED
-from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.swarm.roster import Roster
 from simulation.bounds import parts_of
@@ -65,7 +65,7 @@ def closed(step):
 def test_bundles_that_wait_when_a_window_has_closed_are_counted():
     node, most = make_busy().hosts[0].node, 4 * 64
     node.seedflood.holdings.pending._take(1 << 40)
-    bundles = [Bundle(1, step, ((1, 1),)) for step in range(most + 1)]
+    bundles = [make_bundle(1, step, ((1, 1),)) for step in range(most + 1)]
     node.seedflood.holdings.pending.add(bundles[:most])
     assert find_waiting(node, closed(9)) is None
     node.seedflood.holdings.pending.add(bundles[most:])
@@ -75,8 +75,8 @@ def test_bundles_that_wait_when_a_window_has_closed_are_counted():
 def test_in_strict_windows_nobody_is_further_ahead_than_the_delay():
     node = make_busy("strict", delay=2).hosts[0].node
     node.seedflood.holdings.pending._take(1 << 40)
-    node.seedflood.holdings.pending.add([Bundle(7, 12, ((1, 1),))])
+    node.seedflood.holdings.pending.add([make_bundle(7, 12, ((1, 1),))])
     assert find_ahead(node, Measure(10, 1), lambda _: True) is None
-    node.seedflood.holdings.pending.add([Bundle(7, 13, ((1, 1),))])
+    node.seedflood.holdings.pending.add([make_bundle(7, 13, ((1, 1),))])
     assert find_ahead(node, Measure(10, 1), lambda _: True) == "measures step 10 while 1 bundles of later rounds wait"
     assert find_ahead(node, Measure(10, 1), lambda _: False) is None

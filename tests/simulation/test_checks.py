@@ -8,11 +8,12 @@ from worlds import STORMY, make_world, run_world
 
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Frontier, Held
+from seedflood.protocol.seedflood.bundles import Update, Updates, make_bundle
 from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Update, Updates, Vote
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote
 from seedflood.protocol.seedflood.pending import Pending
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from seedflood.protocol.view import Blocker
@@ -58,7 +59,7 @@ def test_an_update_that_nobody_published_is_seen(world):
 
 def test_a_journal_that_holds_something_else_than_was_published_is_seen(world):
     bundle = last_bundle(world.hosts[1])
-    world.hosts[0].journal.bundles[bundle.origin, bundle.step] = Bundle(bundle.origin, bundle.step, ((1, 1),))
+    world.hosts[0].journal.bundles[bundle.origin, bundle.step] = make_bundle(bundle.origin, bundle.step, ((1, 1),))
     assert any("h0 holds another" in line for line in find_violations(world.hosts))
 
 
@@ -93,7 +94,7 @@ def test_a_host_without_the_sum_that_others_have_is_seen():
 
 
 def test_a_contradiction_is_seen(world):
-    world.chronicle.say(Bundle(world.hosts[0].origin, 1, ((7, 7),)))
+    world.chronicle.say(make_bundle(world.hosts[0].origin, 1, ((7, 7),)))
     assert any("spoke twice" in line for line in find_mistakes(world.hosts))
 
 
@@ -104,7 +105,7 @@ def test_a_window_that_closes_again_is_seen(world):
 
 def test_a_bundle_that_is_sent_before_it_is_kept_is_seen(world):
     host = world.hosts[1]
-    host.send(world.hosts[0].origin, [Updates((Bundle(host.origin, 3, ((7, 7),)),))])
+    host.send(world.hosts[0].origin, [Updates((make_bundle(host.origin, 3, ((7, 7),)),))])
     assert find_mistakes(world.hosts) == ["h1 sent step 3 before it was durable"]
 
 
@@ -283,7 +284,7 @@ def test_a_liar_that_somebody_does_not_name_is_seen(world):
     liar, *honest = world.hosts
     world.chronicle.liars = {liar.origin}
     for scalar, taker in ((1, honest[0]), (1, honest[1]), (2, honest[1])):
-        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin, 1.0)
+        world.chronicle.take(make_bundle(liar.origin, 99, ((7, scalar),)), taker.origin, 1.0)
     for host in honest[:-1]:
         host.named.add(liar.origin)
     assert find_violations(honest) == [f"{honest[-1].name} does not name {liar.origin:016x}"]
@@ -294,7 +295,7 @@ def test_what_only_a_removed_host_heard_of_a_liar_counts_if_it_could_be_compared
     liar, removed, honest = world.hosts
     world.chronicle.liars = {liar.origin}
     for scalar, taker in ((1, honest), (2, removed)):
-        world.chronicle.take(Bundle(liar.origin, 99, ((7, scalar),)), taker.origin, 1.0)
+        world.chronicle.take(make_bundle(liar.origin, 99, ((7, scalar),)), taker.origin, 1.0)
     world.chronicle.removed[removed.origin] = 1.0 + seconds
     assert find_violations([honest]) == [f"{honest.name} does not name {liar.origin:016x}"] * is_named
 

@@ -3,8 +3,9 @@
 import pytest
 from worlds import make_world
 
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 from seedflood.protocol.seedflood.divergence import DivergenceDetector
-from seedflood.protocol.seedflood.messages import Equivocation, Updates
+from seedflood.protocol.seedflood.messages import Equivocation
 from seedflood.protocol.swarm.rules import Patience
 from simulation.checks import find_stuck
 from simulation.seedflood.checks import find_violations, has_equal_digests
@@ -18,7 +19,7 @@ def make_two_tongued(host, peer, forge):
         other = bundle if bundle.origin != host.origin else forge(bundle)
         if other is None or other == bundle:
             return other
-        return other._replace(signature=host.sign(other.signed_bytes(host.rules.run_id, host.public_key)))
+        return other.with_signature(host.sign(other.signed_bytes(host.rules.run_id, host.public_key)))
 
     def send_forged(to, messages):
         if to == peer.origin:
@@ -32,10 +33,18 @@ def make_two_tongued(host, peer, forge):
     host._check_said = lambda message: None
 
 
+def with_values(bundle, *probes):
+    return make_bundle(bundle.origin, bundle.step, probes, bundle.skipped, bundle.signature)
+
+
+def skipping(bundle, skipped):
+    return make_bundle(bundle.origin, bundle.step, bundle.probes, skipped, bundle.signature)
+
+
 def other_scalars(steps):
     def forge(bundle):
         ((seed, scalar),) = bundle.probes
-        return bundle._replace(probes=((seed, scalar + 1),)) if bundle.step in steps else bundle
+        return with_values(bundle, (seed, scalar + 1)) if bundle.step in steps else bundle
 
     return forge
 
@@ -46,7 +55,7 @@ def as_if_skipped(first, step):
     def forge(bundle):
         if first <= bundle.step < step:
             return None
-        return bundle._replace(skipped=step - first) if bundle.step == step else bundle
+        return skipping(bundle, step - first) if bundle.step == step else bundle
 
     return forge
 
@@ -88,7 +97,7 @@ def test_who_skips_for_one_what_it_never_mentions_to_the_next_is_found():
     """The next one lacks the skipped steps for ever, and all it is given for them is a bundle that it seems to have."""
     world = make_world("path", 5, steps=90, window="bounded", refresh_period=1000, patience=Patience(start_seconds=5.0))
     liar = world.hosts[1]
-    make_two_tongued(liar, world.hosts[2], lambda bundle: bundle._replace(skipped=0))
+    make_two_tongued(liar, world.hosts[2], lambda bundle: skipping(bundle, 0))
     for host in world.hosts:
         world.start_later(host, 8.0 if host is liar else 0.0)
     world.run(400)
@@ -110,10 +119,10 @@ def test_epochs_are_compacted_behind_the_end_of_an_origin():
 def contradict(world, liar, step):
     """It proves to all neighbours that it tells two things of one step."""
     held = liar.chronicle.bundles[liar.origin, step]
-    bundle = held._replace(probes=((held.probes[0][0], held.probes[0][1] + 1),))
+    bundle = with_values(held, (held.probes[0][0], held.probes[0][1] + 1))
     signature = liar.sign(bundle.signed_bytes(liar.rules.run_id, liar.public_key))
     for neighbour in world.network.neighbours(liar.index):
-        world.network.send_raw(liar, neighbour, Equivocation(bundle._replace(signature=signature), held))
+        world.network.send_raw(liar, neighbour, Equivocation(bundle.with_signature(signature), held))
 
 
 def end_beside_a_contradiction(window):

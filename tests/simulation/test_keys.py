@@ -3,7 +3,7 @@
 import pytest
 from worlds import make_world, run_to_the_end
 
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import make_bundle
 from seedflood.protocol.seedflood.phase import Phase
 from simulation.network import Weather
 from simulation.seedflood.checks import find_mistakes, find_violations
@@ -141,7 +141,7 @@ def test_the_judges_see_a_hole_of_which_another_disk_has_the_step(bereft, monkey
 
 def test_the_judges_see_a_hole_of_which_the_newer_told_something_else(bereft, monkeypatch):
     world, origin, lost = bereft
-    monkeypatch.setitem(world.chronicle.bundles, (origin, lost), Bundle(origin, lost, ((7, 7),)))
+    monkeypatch.setitem(world.chronicle.bundles, (origin, lost), make_bundle(origin, lost, ((7, 7),)))
     assert {f"{host.name} ends with 1 holes in its frontier" for host in world.honest} <= set(
         find_violations(world.honest)
     )
@@ -178,8 +178,8 @@ def test_the_judges_see_that_the_two_told_others_two_things():
     world.run_for(5)
     step = older.node.step
     assert newer.node.phase is not Phase.LEFT
-    world.chronicle.say(Bundle(older.origin, step, ((7, 7),)))
-    world.chronicle.say(Bundle(older.origin, step, ((8, 8),)))
+    world.chronicle.say(make_bundle(older.origin, step, ((7, 7),)))
+    world.chronicle.say(make_bundle(older.origin, step, ((8, 8),)))
     assert any("spoke twice" in mistake for mistake in find_mistakes(world.honest))
 
 

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from simulation.seedflood.ledger import EPOCH_BYTES, Chronicle, Ledger
 from simulation.seedflood.optimisers import OPTIMIZERS, after_steps, wrapped
 
-SAID = [Bundle(origin, step, ((10 * origin + step, step + 1),)) for origin in (1, 2) for step in range(6)]
+SAID = [make_bundle(origin, step, ((10 * origin + step, step + 1),)) for origin in (1, 2) for step in range(6)]
 
 
 @pytest.fixture(params=OPTIMIZERS)
@@ -108,18 +109,18 @@ def test_a_rebuilt_ledger_forgets_what_it_was(chronicle):
 def test_whoever_speaks_twice_about_a_step_is_named(chronicle):
     chronicle.say(SAID[0])
     assert chronicle.contradictions == []
-    chronicle.say(Bundle(1, 0, ((3, 3),)))
-    chronicle.say(Bundle(2, 5, ((3, 3),), skipped=1))
+    chronicle.say(make_bundle(1, 0, ((3, 3),)))
+    chronicle.say(make_bundle(2, 5, ((3, 3),), skipped=1))
     assert len(chronicle.contradictions) == 2
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_liar_that_measures_what_it_skips_makes_sums_uncertain_and_no_other_skip_does(chronicle, order):
     chronicle.liars = {3}
-    chronicle.say(Bundle(3, 2, ((3, 3),), skipped=2))
-    chronicle.say(Bundle(3, 3, ((3, 3),)))
+    chronicle.say(make_bundle(3, 2, ((3, 3),), skipped=2))
+    chronicle.say(make_bundle(3, 3, ((3, 3),)))
     assert not chronicle.is_tainted
-    for bundle in (Bundle(3, 5, ((3, 3),)), Bundle(3, 7, ((3, 3),), skipped=2))[::order]:
+    for bundle in (make_bundle(3, 5, ((3, 3),)), make_bundle(3, 7, ((3, 3),), skipped=2))[::order]:
         assert not chronicle.is_tainted
         chronicle.say(bundle)
     assert chronicle.is_tainted

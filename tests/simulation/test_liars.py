@@ -10,7 +10,7 @@ from worlds import make_world
 
 from seedflood.cluster.topology import TOPOLOGIES, make_topology
 from seedflood.errors import PeerError
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, Updates
+from seedflood.protocol.seedflood.bundles import SCALAR_MAX, Updates, make_bundle
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.transport.codec import decode
 from simulation.liars import choose_liars
@@ -69,7 +69,8 @@ def test_what_a_liar_tells_beyond_the_clip_is_taken_by_nobody(monkeypatch):
     def shout(liar):
         """The bundle of its next step, validly signed, with the largest scalar that fits into a frame."""
         bundle = liar._make(liar.host.node.step + 1)
-        return [Updates((liar._sign(bundle._replace(probes=tuple((loss, SCALAR_MAX) for loss, _ in bundle.probes))),))]
+        largest = [(loss, SCALAR_MAX) for loss, _ in bundle.probes]
+        return [Updates((liar._sign(make_bundle(bundle.origin, bundle.step, largest, bundle.skipped)),))]
 
     monkeypatch.setitem(LIES, "extremes", shout)
     world = make_world("ring", 4, steps=40, window="bounded", compression=Pairs(limit=1000))

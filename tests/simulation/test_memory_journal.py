@@ -7,7 +7,8 @@ import pytest
 from seedflood.errors import DiskFullError, JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.swarm.messages import Member
 from simulation.seedflood.journal import MemoryBundleJournal
 
@@ -27,7 +28,7 @@ class Owner:
 
 
 def bundle(origin, step):
-    return Bundle(origin, step, ((origin, step),))
+    return make_bundle(origin, step, ((origin, step),))
 
 
 def bundles(origin, steps):
@@ -92,7 +93,7 @@ def test_a_full_disk_undoes_the_open_group_and_takes_it_again_later(journal):
 def test_another_bundle_under_the_same_name_is_refused(journal):
     journal.append([bundle(1, 0)], [], durable=True)
     with pytest.raises(JournalError):
-        journal.append([Bundle(1, 0, ((7, 7),))], [], durable=True)
+        journal.append([make_bundle(1, 0, ((7, 7),))], [], durable=True)
 
 
 @pytest.mark.parametrize("keep", ["adopt", "compact"])

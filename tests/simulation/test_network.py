@@ -5,7 +5,8 @@ import random
 import pytest
 
 from seedflood.errors import PeerError
-from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standing, Updates
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
+from seedflood.protocol.seedflood.messages import FrontierDigest, Standing
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Ping
 from seedflood.transport.codec import PullPart, encode
 from simulation.clock import Clock
@@ -65,7 +66,7 @@ def linked(weather=None, hosts=2):
 
 
 def updates(step):
-    return Updates((Bundle(100, step, ((step, step),), signature=bytes(64)),))
+    return Updates((make_bundle(100, step, ((step, step),), signature=bytes(64)),))
 
 
 def steps_told(host):

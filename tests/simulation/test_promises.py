@@ -15,6 +15,8 @@ from worlds import make_world
 from seedflood.errors import PeerError
 from seedflood.host.backlog import Backlog
 from seedflood.host.seedflood.driver import SeedfloodDriver
+from seedflood.protocol.seedflood import bundles
+from seedflood.protocol.seedflood.bundles import make_bundle
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.donors import Donors
@@ -30,7 +32,6 @@ from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.rules import Patience
 from seedflood.transport.codec import decode
-from seedflood.wire import columns
 from seedflood.wire import flood_pb2 as pb
 from simulation.checks import find_stuck
 from simulation.network import Weather
@@ -258,8 +259,8 @@ def flooded():
     """Frames that anyone may send: does anything but PeerError come out?"""
     complaints = []
     frames = [
-        pb.Frame(updates=pb.Updates(origins=[1, 2], steps=[1], losses=[1], scalars=[1])),
-        pb.Frame(updates=pb.Updates(origins=[1], steps=[1], counts=[3], losses=[1], scalars=[1], signatures=b"x" * 64)),
+        pb.Frame(updates=pb.Updates(origins=[1, 2], bundles=make_bundle(1, 1, ((1, 1),)).data)),
+        pb.Frame(updates=pb.Updates(origins=[1], bundles=make_bundle(1, 1, ((1, 1),) * 3).data[:-1])),
         pb.Frame(standing=pb.Standing(frontier=pb.Frontier(origins=[1, 1], marks=[1]))),
     ]
     for frame in frames:
@@ -378,7 +379,7 @@ PROMISES = {
         lambda: amnesic(is_disk_lost=False),
         [(CatchUp, "unreached", lambda *_: set())],
     ),
-    "P12 no input ends the process": (flooded, [(columns, "check", nothing)]),
+    "P12 no input ends the process": (flooded, [(bundles, "check", nothing)]),
     "P14 a liar moves no honest host": (lied, [(Notary, "verify", lambda *_: True)]),
     "P14 who tells two things is named by all": (told_two_things, [(EquivocationSearch, "differ", nothing)]),
     "P13 leaving is not crashing": (left, [(Node, "leave", lambda node, *_: node.seedflood.life.enter(Phase.LEFT))]),

@@ -7,8 +7,9 @@ import pytest
 from worlds import STORMY, make_world
 
 from seedflood.protocol.seedflood import certificates
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 from seedflood.protocol.seedflood.epochs import Closings
-from seedflood.protocol.seedflood.messages import Updates, Votes
+from seedflood.protocol.seedflood.messages import Votes
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
 from simulation.checks import find_stuck
 from simulation.operator import Operator
@@ -212,8 +213,8 @@ def deceive(world, liar, victim, steps):
         if bundle.origin != liar.origin or bundle.step not in steps:
             return bundle
         (seed, scalar), *others = bundle.probes
-        bundle = bundle._replace(probes=((seed, scalar + 1), *others))
-        return bundle._replace(signature=liar.sign(bundle.signed_bytes(liar.rules.run_id, key)))
+        bundle = make_bundle(bundle.origin, bundle.step, ((seed, scalar + 1), *others), bundle.skipped)
+        return bundle.with_signature(liar.sign(bundle.signed_bytes(liar.rules.run_id, key)))
 
     def send_forged(to, messages):
         if to == victim.origin:

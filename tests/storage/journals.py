@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import Bundle, make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.storage.journal import Journal
 from seedflood.storage.seedflood.journal import BundleJournal
 
@@ -14,8 +15,8 @@ PERIOD = 20
 
 def bundle(origin: int, step: int, updates: int = 1, skipped: int = 0) -> Bundle:
     """The bundle of an origin at a step."""
-    probes = tuple(((step + k) % 2**32, -origin % 997) for k in range(updates))
-    return Bundle(origin, step, probes, skipped, b"%64d" % step)
+    probes = tuple(((step + k) % 2**16, -origin % 997) for k in range(updates))
+    return make_bundle(origin, step, probes, skipped, b"%64d" % step)
 
 
 def open_journal(folder: Path | str) -> BundleJournal:

@@ -15,7 +15,8 @@ from seedflood.errors import ExitCode
 from seedflood.offline.learned import Replayed, replay
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import unpack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import Bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
 from seedflood.training.seedflood.trainer import Trainer

@@ -12,7 +12,7 @@ from processes import SILENCE_SECONDS_MAX, Host, Hosts, ring
 from seedflood.config import RunSettings
 from seedflood.host.places import KEY_FILE
 from seedflood.identity import Identity
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import Bundle, make_bundle
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
@@ -122,5 +122,5 @@ def introduce(name: str, key: Identity, all_keys: list[Identity], run_id: bytes)
 
 
 def sign(key: Identity, step: int, run: RunSettings) -> Bundle:
-    unsigned = Bundle(key.origin, step, ((0, 0),))
-    return unsigned._replace(signature=key.sign(unsigned.signed_bytes(run.run_id(), key.public_key)))
+    unsigned = make_bundle(key.origin, step, ((0, 0),))
+    return unsigned.with_signature(key.sign(unsigned.signed_bytes(run.run_id(), key.public_key)))

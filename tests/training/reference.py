@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from seedflood.config import RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.formats import Format
 from seedflood.training.models import BaseModel, prepare_model

@@ -13,7 +13,7 @@ from seedflood.errors import SeedfloodError
 from seedflood.identity import Identity
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, Updates
+from seedflood.protocol.seedflood.bundles import Bundle, Updates
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Member, Message
 from seedflood.transport.answer import AnswerItem
 from seedflood.transport.budget import Use

@@ -6,13 +6,13 @@ import contextlib
 import grpc
 import grpc.aio
 
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import Bundle, make_bundle
 from seedflood.transport import codec
 from seedflood.wire import flood_pb2
 
 
 def bundle(step: int, updates: int = 1) -> Bundle:
-    return Bundle(42, step, tuple((step + k, -step) for k in range(updates)), 0, bytes(64))
+    return make_bundle(42, step, tuple((step + k, -step) for k in range(updates)), 0, bytes(64))
 
 
 async def pair(make_node, **settings):

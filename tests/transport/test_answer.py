@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Standing, Updates, Vote
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Standing, Vote
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.answer import EPOCH_PART_BYTES, PULL_BUNDLES, AnswerItem, Assembly, cut
 from seedflood.transport.codec import FRAME_BYTES_MAX, AnswerPart, EpochPart, PullPart, encode
@@ -20,7 +21,7 @@ sizes = st.integers(0, 3 * EPOCH_PART_BYTES) | st.sampled_from([k * EPOCH_PART_B
 closed_epochs = st.builds(
     ClosedEpoch, st.integers(0, 9), st.just(FRONTIER), sizes.map(lambda size: random.Random(size).randbytes(size))
 )
-updates = st.integers(1, PULL_BUNDLES).map(lambda n: Updates(tuple(Bundle(5, k, ((1, 1),)) for k in range(n))))
+updates = st.integers(1, PULL_BUNDLES).map(lambda n: Updates(tuple(make_bundle(5, k, ((1, 1),)) for k in range(n))))
 items = st.one_of(closed_epochs, updates, st.just(STANDING), st.just(Members(())), st.just(Opaque(b"some")))
 
 
@@ -37,7 +38,7 @@ def test_what_is_cut_is_put_together(answer: list[AnswerItem]) -> None:
 
 
 def test_many_updates_are_cut() -> None:
-    bundles = tuple(Bundle(5, k, ((1, 1),)) for k in range(2 * PULL_BUNDLES + 1))
+    bundles = tuple(make_bundle(5, k, ((1, 1),)) for k in range(2 * PULL_BUNDLES + 1))
     assert [len(part.bundles) for part in cut([Updates(bundles)])] == [PULL_BUNDLES, PULL_BUNDLES, 1]
 
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, Standing, Updates
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
+from seedflood.protocol.seedflood.messages import FrontierDigest, Standing
 from seedflood.protocol.swarm.messages import Member, Members, Opaque, Ping
 from seedflood.transport.answer import EPOCH_PART_BYTES
 from seedflood.transport.budget import (
@@ -85,7 +86,7 @@ def test_offences_are_answered_by_a_back_off_that_doubles_and_is_forgotten() -> 
 
 
 def test_good_news_costs_nothing() -> None:
-    news = Updates((Bundle(1, 0, ((1, 1),)),))
+    news = Updates((make_bundle(1, 0, ((1, 1),)),))
     assert not any(costs_of(news, 4_000_000, Use(news=1)).values())
     assert not any(costs_of(PullPart(1, news), 4_000_000, Use(news=1)).values())
 
@@ -102,7 +103,7 @@ def test_what_is_of_no_use_is_charged_by_its_kind() -> None:
     assert costs_of(Pull(1, (Held(1, 0, ((5, 5),) * 1024),)), 40, Use())["pulls"] == 2
     assert costs_of(Members((Member(bytes(32), "a", 1),) * 3), 40, Use())["statements"] == 3
     assert costs_of(Ping(1.0), 40, Use()).items() >= {"frames": 1, "bytes": 40}.items()
-    assert costs_of(Updates((Bundle(1, 0, ((1, 1),)),)), 90, Use(repeats=1, in_vain=2)) == {
+    assert costs_of(Updates((make_bundle(1, 0, ((1, 1),)),)), 90, Use(repeats=1, in_vain=2)) == {
         "repeats": 1,
         "verifications": 2,
     }

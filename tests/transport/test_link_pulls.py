@@ -6,7 +6,8 @@ import pytest
 from linked import bundle, pair
 
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Standing, Updates
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Standing
 from seedflood.protocol.swarm.messages import Members, Opaque, Ping
 from seedflood.transport.answer import EPOCH_PART_BYTES, PULL_PARTS
 

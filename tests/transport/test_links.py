@@ -10,7 +10,8 @@ import pytest
 from linked import bundle, channel_to, frame_of, pair, rogue
 
 from seedflood.errors import BindError, PeerError, RunMismatchError
-from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest
 from seedflood.protocol.swarm.messages import OPAQUE_BYTES_MAX, Goodbye, Hello, Members, Opaque, Ping
 from seedflood.transport import codec, link, links
 from seedflood.transport.answer import PULL_PARTS

@@ -3,7 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seedflood.protocol.seedflood.messages import Bundle, FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.bundles import Bundle, Updates, make_bundle
+from seedflood.protocol.seedflood.messages import FrontierDigest, ReplicaDigest
 from seedflood.protocol.swarm.messages import Goodbye, Member, Members, Message, Opaque, Ping, Pong
 from seedflood.transport.codec import Pull, PullMore
 from seedflood.transport.queue import CONTROL_MAX, OPAQUE_OBJECT_BYTES, SendQueue
@@ -12,7 +13,7 @@ RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]) 
 
 
 def bundle(step: int) -> Bundle:
-    return Bundle(1, step, ((step, step),) * (1 + step % 3), 0, bytes(64))
+    return make_bundle(1, step, ((step, step),) * (1 + step % 3), 0, bytes(64))
 
 
 def taken(queue: SendQueue) -> list[Message]:
@@ -90,7 +91,7 @@ def test_a_batch_fits_a_frame() -> None:
 
 
 def payloads(first: int, count: int, size: int) -> Updates:
-    return Updates(tuple(Bundle(1, step, (bytes(size),), 0, bytes(64)) for step in range(first, first + count)))
+    return Updates(tuple(make_bundle(1, step, (bytes(size),), 0, bytes(64)) for step in range(first, first + count)))
 
 
 def test_payloads_leave_in_batches_of_64_kib_or_one_bundle() -> None:

@@ -13,7 +13,7 @@ SCRIPT = """
 import asyncio, sys
 import uvloop
 from conftest import Node
-from seedflood.protocol.seedflood.messages import Bundle, Updates
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 
 async def main(drains):
     b = await Node("b").start()
@@ -22,11 +22,11 @@ async def main(drains):
     await a.until(lambda: a.linked)
     await b.until(lambda: b.linked)
     await c.until(lambda: c.refusals)
-    b.journal = lambda frontier: (Updates((Bundle(1, k, ((1, 1),), 0, bytes(64)),)) for k in range(10**9))
+    b.journal = lambda frontier: (Updates((make_bundle(1, k, ((1, 1),), 0, bytes(64)),)) for k in range(10**9))
     a.links.pull(b.origin, ())
     await a.until(lambda: a.bundles)
     for k in range(1000):
-        a.links.send(b.origin, [Updates((Bundle(2, k, ((1, 1),), 0, bytes(64)),))])
+        a.links.send(b.origin, [Updates((make_bundle(2, k, ((1, 1),), 0, bytes(64)),))])
     if drains:
         await a.links.drain(5)
         assert len([one for one in b.bundles if one.origin == 2]) == 1000

@@ -7,7 +7,8 @@ import grpc.aio
 import pytest
 from linked import bundle, channel_to, pair, rogue
 
-from seedflood.protocol.seedflood.messages import Standing, Updates
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import Standing
 from seedflood.protocol.swarm.messages import Opaque, Ping
 from seedflood.transport import codec
 from seedflood.transport.codec import EpochPart, PullEnd, PullPart

@@ -141,7 +141,7 @@ class RunSettings(Section):
     )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Whatever is drawn follows from it, and from the hosts' keys.")
     clients: int = Field(1, ge=1, le=65536, description="How many origins take part.")
-    steps: int = Field(400, ge=1, le=2**40, description="Length of the run.")
+    steps: int = Field(400, ge=1, le=2**32, description="Length of the run.")
     batch_size: int = Field(
         16, ge=1, le=65_536, description='Rows per origin and step; of task "reward" 4 prompts by default.'
     )

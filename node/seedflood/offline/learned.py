@@ -19,7 +19,7 @@ from seedflood.errors import ConfigError, JournalError
 from seedflood.host.places import JOURNAL_FILE, read_result
 from seedflood.identity import verify
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, Update, count_updates
+from seedflood.protocol.seedflood.bundles import Bundle, Update, count_updates
 from seedflood.protocol.seedflood.turns import Turns
 from seedflood.storage.copying import copy_journal
 from seedflood.storage.seedflood.journal import BundleJournal

@@ -230,16 +230,41 @@ class Frontier:
         return self._digest
 
     def _hash(self, before: int) -> bytes:
-        parts, marks = [b"seedflood frontier 1\0"], self._marks
+        rows, marks = [], self._marks
         for origin in sorted(marks.keys() | self._beyond.keys()):
             mark = min(marks.get(origin, 0), before)
             spans: Sequence[tuple[int, int]] = ()
             if (ranges := self._beyond.get(origin)) is not None:  # of few origins
                 spans = [(first, min(last, before - 1)) for first, last in ranges if first < before]
             if mark or spans:
-                parts.append(_HELD.pack(origin, mark, len(spans)))
-                parts += [_RANGE.pack(*span) for span in spans]
-        return hashlib.sha256(b"".join(parts)).digest()
+                rows.append((origin, mark, spans))
+        return hashlib.sha256(b"seedflood frontier 1\0" + _pack(rows)).digest()
+
+
+def pack_frontier(held: Iterable[Held]) -> bytes:
+    """A frontier as the bytes that its digest covers, in a tenth of the memory that the values take: one is kept for
+    each compacted epoch."""
+    return _pack((one.origin, one.mark, one.beyond) for one in held)
+
+
+def _pack(rows: Iterable[tuple[OriginId, int, Sequence[tuple[int, int]]]]) -> bytes:
+    parts: list[bytes] = []
+    for origin, mark, ranges in rows:
+        parts.append(_HELD.pack(origin, mark, len(ranges)))
+        if ranges:
+            parts += [_RANGE.pack(*span) for span in ranges]
+    return b"".join(parts)
+
+
+def unpack_frontier(packed: bytes) -> tuple[Held, ...]:
+    """Undoes `pack_frontier`."""
+    held: list[Held] = []
+    at = 0
+    while at < len(packed):
+        origin, mark, ranges = _HELD.unpack_from(packed, at)
+        begin, at = at + _HELD.size, at + _HELD.size + ranges * _RANGE.size
+        held.append(Held(origin, mark, tuple(_RANGE.iter_unpack(packed[begin:at]))))
+    return tuple(held)
 
 
 def count_steps(held: Iterable[Held], first: int, end: int) -> int:

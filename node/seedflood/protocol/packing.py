@@ -1,13 +1,8 @@
-"""Compact forms: zlib for the integers of a closed epoch (on the disk and on the wire), bytes for a frontier (in
-memory)."""
+"""The integers of a closed epoch, packed by zlib on the disk and on the wire."""
 
-import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable
-
-from seedflood.protocol.frontier import Held
 
 
 def pack(raw: bytes) -> bytes:
@@ -41,23 +36,3 @@ def are_within(coefficients: bytes, limit: int) -> bool:
     if sys.byteorder == "big":
         numbers.byteswap()
     return max(max(numbers, default=0), -min(numbers, default=0)) <= limit
-
-
-def pack_frontier(held: Iterable[Held]) -> bytes:
-    """A frontier as bytes, in a tenth of the memory that the values take: one is kept per compacted epoch."""
-    parts: list[bytes] = []
-    for one in held:
-        parts.append(struct.pack(">QQI", one.origin, one.mark, len(one.beyond)))
-        parts += [struct.pack(">QQ", *span) for span in one.beyond]
-    return b"".join(parts)
-
-
-def unpack_frontier(packed: bytes) -> tuple[Held, ...]:
-    held: list[Held] = []
-    at = 0
-    while at < len(packed):
-        origin, mark, ranges = struct.unpack_from(">QQI", packed, at)
-        flat = struct.unpack_from(f">{2 * ranges}Q", packed, at + 20)
-        held.append(Held(origin, mark, tuple(zip(flat[::2], flat[1::2], strict=True))))
-        at += 20 + 16 * ranges
-    return tuple(held)

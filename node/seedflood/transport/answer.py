@@ -8,19 +8,12 @@ messages are not cut here: their algorithm cuts its answers itself, also into 64
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 
-from seedflood.errors import PeerError
+from seedflood.errors import PeerError, check
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import (
-    EPOCH_PART_BYTES,
-    ClosedEpoch,
-    Equivocation,
-    Standing,
-    Updates,
-    cut_bundles,
-)
+from seedflood.protocol.seedflood.bundles import Updates, cut_bundles
+from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, ClosedEpoch, Equivocation, Standing
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import AnswerPart, EpochPart, Pull, PullEnd, PullMore, PullPart
-from seedflood.wire.columns import check
 
 PULL_BUNDLES = 256
 """Bundles per part, about 22 KB. A part with payloads has 64 KiB of them at most, or one bundle."""

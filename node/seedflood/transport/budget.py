@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, FrontierDigest, ReplicaDigest, Updates
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import EPOCH_PART_BYTES, FrontierDigest, ReplicaDigest
 from seedflood.protocol.swarm.messages import Members, Opaque
 from seedflood.transport.codec import EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart
 

@@ -12,9 +12,10 @@ from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 
-from seedflood.errors import PeerError
+from seedflood.errors import PeerError, check
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.bundles import Bundle, Updates, cut_bundles, join_bundles, read_bundles
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
     ClosedEpoch,
@@ -22,10 +23,10 @@ from seedflood.protocol.seedflood.messages import (
     FrontierDigest,
     ReplicaDigest,
     Standing,
-    Updates,
     Vote,
     Votes,
-    cut_bundles,
+    pack_votes,
+    read_votes,
 )
 from seedflood.protocol.swarm.messages import (
     FORM_BYTES_MAX,
@@ -42,24 +43,8 @@ from seedflood.protocol.swarm.messages import (
 from seedflood.protocol.swarm.roster import SECONDS_MAX, Roster
 from seedflood.transport.texts import plain
 from seedflood.wire import flood_pb2 as pb
-from seedflood.wire.columns import (
-    FRAME_BUNDLES_MAX,
-    FRAME_PAYLOADS_BYTES_MAX,
-    check,
-    exact_frontier_to_wire,
-    frontier_from_wire,
-    frontier_to_wire,
-    updates_from_wire,
-    updates_to_wire,
-)
-from seedflood.wire.digests import (
-    DIGEST_BYTES,
-    block_digests_from_wire,
-    block_digests_to_wire,
-    equivocation_from_wire,
-    votes_from_wire,
-    votes_to_wire,
-)
+from seedflood.wire.columns import exact_frontier_to_wire, frontier_from_wire, frontier_to_wire
+from seedflood.wire.digests import block_digests_from_wire, block_digests_to_wire
 from seedflood.wire.members import member_from_wire, member_to_wire
 from seedflood.wire.rosters import roster_from_wire, roster_to_wire
 
@@ -69,6 +54,12 @@ FRAME_BYTES_MAX = 4 << 20
 HELLO_BYTES_MAX = 3 << 19
 """The most bytes of a first frame, which comes from a stranger: the largest frontier (560 KB), statements (256 KB) and
 roster (500 KB)."""
+
+FRAME_BUNDLES_MAX = 4096
+"""The most bundles in a frame: 1.8 MiB with 64 updates in each."""
+
+FRAME_PAYLOADS_BYTES_MAX = 1 << 20
+"""The most bytes of bundles with payloads in a frame that we make. Queues and answers make smaller ones."""
 
 FRAME_MEMBERS_MAX = 256
 """The most statements in a frame. Verifying them takes 20 ms; then other tasks of the loop run."""
@@ -83,6 +74,7 @@ USUAL_NEIGHBOURS_MAX, USUAL_MEMBER_BYTES_MAX, USUAL_MEMBERS_MAX = 16, 512, 4096
 """Statements with so many neighbours, or bytes, are remembered as they were read and spelled last: so many of them,
 together some megabytes."""
 
+DIGEST_BYTES = 32
 EPOCH_PART_BYTES_MAX = 1 << 20
 REASON_CHARACTERS_MAX = 256
 BASE_DIGEST_BYTES_MAX = 64
@@ -192,7 +184,7 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return frames
         case Updates(bundles):
             parts = cut_bundles(bundles, FRAME_BUNDLES_MAX, FRAME_PAYLOADS_BYTES_MAX)
-            return [pb.Frame(updates=updates_to_wire(part)) for part in parts]
+            return [pb.Frame(updates=_updates_to_wire(part)) for part in parts]
         case Members():
             return [pb.Frame(members=chunk) for chunk in _chunks_of_members(message.members)]
         case Hello():
@@ -215,11 +207,11 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
             return [pb.Frame(standing=pb.Standing(frontier=exact, replica_digest=replica_digest))]
         case Votes(votes):
             chunks = (votes[k : k + FRAME_VOTES] for k in range(0, len(votes), FRAME_VOTES))
-            return [pb.Frame(votes=votes_to_wire(chunk)) for chunk in chunks]
+            return [pb.Frame(votes=pack_votes(chunk)) for chunk in chunks]
         case BlockDigests(blocks):
             return [pb.Frame(block_digests=block_digests_to_wire(blocks))]
         case Equivocation(one, other):
-            return [pb.Frame(equivocation=pb.Equivocation(bundles=updates_to_wire((one, other))))]
+            return [pb.Frame(equivocation=pb.Equivocation(origin=one.origin, bundles=join_bundles((one, other))))]
         case EpochPart():
             return [pb.Frame(epoch_part=_epoch_part_to_wire(message))]
         case Opaque(data):
@@ -248,7 +240,7 @@ def _to_wire(message: LinkMessage) -> list[pb.Frame]:
 def _from_wire(frame: pb.Frame, run_id: bytes) -> LinkMessage | None:
     match frame.WhichOneof("kind"):
         case "updates":
-            return Updates(updates_from_wire(frame.updates))
+            return _updates_from_wire(frame.updates)
         case "members":
             return Members(_members_from_wire(frame.members.members))
         case "hello":
@@ -265,11 +257,11 @@ def _from_wire(frame: pb.Frame, run_id: bytes) -> LinkMessage | None:
             check(len(frame.standing.replica_digest) == DIGEST_BYTES, "replica_digest must be 32 bytes")
             return Standing(frontier_from_wire(frame.standing.frontier), frame.standing.replica_digest)
         case "votes":
-            return Votes(votes_from_wire(frame.votes))
+            return Votes(read_votes(frame.votes))
         case "block_digests":
             return block_digests_from_wire(frame.block_digests)
         case "equivocation":
-            return equivocation_from_wire(frame.equivocation)
+            return _equivocation_from_wire(frame.equivocation)
         case "epoch_part":
             return _epoch_part_from_wire(frame.epoch_part)
         case "algorithm":
@@ -296,6 +288,22 @@ def _from_wire(frame: pb.Frame, run_id: bytes) -> LinkMessage | None:
             return None
 
 
+def _updates_to_wire(bundles: Sequence[Bundle]) -> pb.Updates:
+    return pb.Updates(origins=[bundle.origin for bundle in bundles], bundles=join_bundles(bundles))
+
+
+def _updates_from_wire(wire: pb.Updates) -> Updates:
+    n = len(wire.origins)
+    check(n <= FRAME_BUNDLES_MAX, f"{n} bundles in a frame, more than {FRAME_BUNDLES_MAX}")
+    return Updates(tuple(read_bundles(wire.origins[:], wire.bundles)))
+
+
+def _equivocation_from_wire(wire: pb.Equivocation) -> Equivocation:
+    one, other = read_bundles((wire.origin, wire.origin), wire.bundles)
+    check(one.contradicts(other), "no contradiction")
+    return Equivocation(one, other)
+
+
 def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
     check(len(wire.frontier_digest) in (0, DIGEST_BYTES), "frontier_digest must be 32 bytes, or none")
     check(len(wire.members_digest) <= DIGEST_BYTES, "members_digest is too long")
@@ -305,7 +313,7 @@ def _frontier_digest_from_wire(wire: pb.FrontierDigest) -> FrontierDigest:
 
 def _epoch_part_to_wire(part: EpochPart) -> pb.EpochPart:
     frontier = None if part.frontier is None else exact_frontier_to_wire(part.frontier)
-    votes = votes_to_wire(part.certificate) if part.certificate else None
+    votes = pack_votes(part.certificate)
     return pb.EpochPart(epoch=part.epoch, frontier=frontier, data=part.data, is_last=part.is_last, certificate=votes)
 
 
@@ -313,7 +321,7 @@ def _epoch_part_from_wire(wire: pb.EpochPart) -> EpochPart:
     check(wire.epoch <= STEP_MAX, f"an epoch is beyond {STEP_MAX}")
     check(len(wire.data) <= EPOCH_PART_BYTES_MAX, f"more than {EPOCH_PART_BYTES_MAX} bytes in a part of an epoch")
     frontier = frontier_from_wire(wire.frontier) if wire.HasField("frontier") else None
-    return EpochPart(wire.epoch, frontier, wire.data, wire.is_last, votes_from_wire(wire.certificate))
+    return EpochPart(wire.epoch, frontier, wire.data, wire.is_last, read_votes(wire.certificate))
 
 
 def _members_from_wire(wire: Sequence[pb.Member]) -> tuple[Member, ...]:

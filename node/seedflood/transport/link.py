@@ -19,7 +19,8 @@ import grpc.aio
 
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import FrontierDigest, Standing, Updates, count_updates
+from seedflood.protocol.seedflood.bundles import Updates, count_updates
+from seedflood.protocol.seedflood.messages import FrontierDigest, Standing
 from seedflood.protocol.swarm.messages import Goodbye, Hello, Message, Opaque
 from seedflood.transport import refusal
 from seedflood.transport.answer import EPOCH_BYTES_MAX, Answering, Assembly

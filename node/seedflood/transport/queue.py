@@ -11,20 +11,20 @@ from collections import deque
 from itertools import chain, islice
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import (
-    BATCH_BYTES,
-    ClosedEpoch,
-    FrontierDigest,
-    ReplicaDigest,
-    Standing,
-    Updates,
-    count_updates,
-    cut_bundles,
-    payload_bytes,
-)
+from seedflood.protocol.seedflood.bundles import BATCH_BYTES, Updates, count_updates, cut_bundles, payload_bytes
+from seedflood.protocol.seedflood.messages import ClosedEpoch, FrontierDigest, ReplicaDigest, Standing
 from seedflood.protocol.swarm.messages import Hello, Member, Members, Message, Opaque, Ping, Pong
-from seedflood.transport.codec import FRAME_MEMBERS_MAX, EpochPart, LinkMessage, Pull, PullEnd, PullMore, PullPart, Seen
-from seedflood.wire.columns import FRAME_BUNDLES_MAX
+from seedflood.transport.codec import (
+    FRAME_BUNDLES_MAX,
+    FRAME_MEMBERS_MAX,
+    EpochPart,
+    LinkMessage,
+    Pull,
+    PullEnd,
+    PullMore,
+    PullPart,
+    Seen,
+)
 
 QUEUE_BUNDLES_MAX = 65_536
 """Half a megabyte of references (bundles and batches are shared between links), or 6 MB on the wire."""

@@ -41,14 +41,14 @@ class Frame(_message.Message):
     replica_digest: ReplicaDigest
     standing: Standing
     epoch_part: EpochPart
-    votes: Votes
+    votes: bytes
     block_digests: BlockDigests
     equivocation: Equivocation
     algorithm: bytes
     seen: Seen
     roster: Roster
     answers: int
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., votes: _Optional[_Union[Votes, _Mapping]] = ..., block_digests: _Optional[_Union[BlockDigests, _Mapping]] = ..., equivocation: _Optional[_Union[Equivocation, _Mapping]] = ..., algorithm: _Optional[bytes] = ..., seen: _Optional[_Union[Seen, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., members: _Optional[_Union[Members, _Mapping]] = ..., frontier_digest: _Optional[_Union[FrontierDigest, _Mapping]] = ..., ping: _Optional[_Union[Ping, _Mapping]] = ..., pong: _Optional[_Union[Pong, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., pull_end: _Optional[_Union[PullEnd, _Mapping]] = ..., pull_more: _Optional[_Union[PullMore, _Mapping]] = ..., replica_digest: _Optional[_Union[ReplicaDigest, _Mapping]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., epoch_part: _Optional[_Union[EpochPart, _Mapping]] = ..., votes: _Optional[bytes] = ..., block_digests: _Optional[_Union[BlockDigests, _Mapping]] = ..., equivocation: _Optional[_Union[Equivocation, _Mapping]] = ..., algorithm: _Optional[bytes] = ..., seen: _Optional[_Union[Seen, _Mapping]] = ..., roster: _Optional[_Union[Roster, _Mapping]] = ..., answers: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol_version", "run_id", "base_digest", "member", "members", "frontier", "roster", "form", "clock")
@@ -121,24 +121,12 @@ class Cut(_message.Message):
     def __init__(self, holes: _Optional[_Iterable[int]] = ..., since: _Optional[int] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class Updates(_message.Message):
-    __slots__ = ("origins", "steps", "counts", "skipped", "losses", "scalars", "signatures", "payloads")
+    __slots__ = ("origins", "bundles")
     ORIGINS_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    COUNTS_FIELD_NUMBER: _ClassVar[int]
-    SKIPPED_FIELD_NUMBER: _ClassVar[int]
-    LOSSES_FIELD_NUMBER: _ClassVar[int]
-    SCALARS_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
-    PAYLOADS_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
     origins: _containers.RepeatedScalarFieldContainer[int]
-    steps: _containers.RepeatedScalarFieldContainer[int]
-    counts: _containers.RepeatedScalarFieldContainer[int]
-    skipped: _containers.RepeatedScalarFieldContainer[int]
-    losses: _containers.RepeatedScalarFieldContainer[int]
-    scalars: _containers.RepeatedScalarFieldContainer[int]
-    signatures: bytes
-    payloads: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, origins: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., skipped: _Optional[_Iterable[int]] = ..., losses: _Optional[_Iterable[int]] = ..., scalars: _Optional[_Iterable[int]] = ..., signatures: _Optional[bytes] = ..., payloads: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    bundles: bytes
+    def __init__(self, origins: _Optional[_Iterable[int]] = ..., bundles: _Optional[bytes] = ...) -> None: ...
 
 class Member(_message.Message):
     __slots__ = ("public_key", "name", "incarnation", "version", "neighbours", "first_step", "last_step", "signature", "hop_milliseconds", "algorithm")
@@ -221,24 +209,8 @@ class EpochPart(_message.Message):
     frontier: Frontier
     data: bytes
     is_last: bool
-    certificate: Votes
-    def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., certificate: _Optional[_Union[Votes, _Mapping]] = ...) -> None: ...
-
-class Votes(_message.Message):
-    __slots__ = ("origins", "epochs", "digests", "signatures", "serials", "counts")
-    ORIGINS_FIELD_NUMBER: _ClassVar[int]
-    EPOCHS_FIELD_NUMBER: _ClassVar[int]
-    DIGESTS_FIELD_NUMBER: _ClassVar[int]
-    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
-    SERIALS_FIELD_NUMBER: _ClassVar[int]
-    COUNTS_FIELD_NUMBER: _ClassVar[int]
-    origins: _containers.RepeatedScalarFieldContainer[int]
-    epochs: _containers.RepeatedScalarFieldContainer[int]
-    digests: bytes
-    signatures: bytes
-    serials: _containers.RepeatedScalarFieldContainer[int]
-    counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, origins: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., digests: _Optional[bytes] = ..., signatures: _Optional[bytes] = ..., serials: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    certificate: bytes
+    def __init__(self, epoch: _Optional[int] = ..., frontier: _Optional[_Union[Frontier, _Mapping]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., certificate: _Optional[bytes] = ...) -> None: ...
 
 class BlockDigests(_message.Message):
     __slots__ = ("origins", "epochs", "numbers", "counts", "fingerprints")
@@ -255,10 +227,12 @@ class BlockDigests(_message.Message):
     def __init__(self, origins: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[int]] = ..., numbers: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[bytes] = ...) -> None: ...
 
 class Equivocation(_message.Message):
-    __slots__ = ("bundles",)
+    __slots__ = ("origin", "bundles")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     BUNDLES_FIELD_NUMBER: _ClassVar[int]
-    bundles: Updates
-    def __init__(self, bundles: _Optional[_Union[Updates, _Mapping]] = ...) -> None: ...
+    origin: int
+    bundles: bytes
+    def __init__(self, origin: _Optional[int] = ..., bundles: _Optional[bytes] = ...) -> None: ...
 
 class Ping(_message.Message):
     __slots__ = ("sent_at",)

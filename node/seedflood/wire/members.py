@@ -3,12 +3,12 @@
 import re
 from dataclasses import fields
 
+from seedflood.errors import check
 from seedflood.protocol.origin import NAME_PATTERN, STEP_MAX
 from seedflood.protocol.swarm.messages import ALGORITHM_BYTES_MAX, INCARNATION_MAX, NEIGHBOURS_MAX, Member
 from seedflood.wire import flood_pb2 as pb
-from seedflood.wire.columns import SIGNATURE_BYTES, check
 
-KEY_BYTES = 32
+KEY_BYTES, SIGNATURE_BYTES = 32, 64
 
 _NAME = re.compile(NAME_PATTERN)
 _FIELDS = [one.name for one in fields(Member) if one.init]

@@ -3,10 +3,9 @@ verified by the core, which knows the operator."""
 
 from collections.abc import Iterator
 
-from seedflood.errors import PeerError
+from seedflood.errors import PeerError, check
 from seedflood.protocol.swarm.roster import ENTRIES_MAX, ROLES, SERIAL_MAX, SIGNATURE_BYTES, Cut, Entry, Role, Roster
 from seedflood.wire import flood_pb2 as pb
-from seedflood.wire.columns import check
 
 
 def roster_to_wire(roster: Roster) -> pb.Roster:

@@ -14,7 +14,7 @@ from seedflood.host.seedflood.audit import (
     Finding,
     chance,
 )
-from seedflood.protocol.seedflood.messages import LOSS_MAX
+from seedflood.protocol.seedflood.bundles import LOSS_MAX
 from seedflood.protocol.seedflood.payload import Coefficients, Pairs
 from simulation.seedflood.compression import encode_coefficients
 

@@ -12,7 +12,8 @@ from seedflood.config import NodeSettings
 from seedflood.host.seedflood.auditing import FINDINGS_FOLDER, UNAUDITED, WAITING_MAX, Auditor, unaudited
 from seedflood.identity import Identity
 from seedflood.protocol.origin import fingerprint
-from seedflood.protocol.seedflood.messages import ReplicaDigest, Updates
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import ReplicaDigest
 from seedflood.protocol.seedflood.outputs import Measure
 from seedflood.protocol.seedflood.statement import Rows, Stated, pack
 from seedflood.protocol.swarm.messages import Members

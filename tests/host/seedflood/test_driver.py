@@ -9,7 +9,8 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.history import PAGE_BUNDLES, pages
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, FrontierDigest, ReplicaDigest
+from seedflood.protocol.seedflood.bundles import make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch, FrontierDigest, ReplicaDigest
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS, joined
 from seedflood.protocol.seedflood.outputs import (
     ClosedWindow,
@@ -28,7 +29,7 @@ from seedflood.protocol.swarm.outputs import Event
 
 PERIOD = 4
 PEER = 7
-BUNDLE = Bundle(1, 0, ((1, 2),))
+BUNDLE = make_bundle(1, 0, ((1, 2),))
 MEMBER = Member(b"k" * 32, "ada", 1)
 MESSAGE = FrontierDigest(b"d" * 32)
 WINDOW = ClosedWindow((0, 0), tuple(BUNDLE.updates()), 0, 1, (), "all heard", 0.0)
@@ -135,7 +136,7 @@ def test_a_node_starts_with_what_the_journal_holds(is_damaged, is_fresh):
 
 def test_all_but_the_last_rounds_of_a_journal_are_read_for_the_model_before_anything_is_ordered():
     driver, node, seams = make_driver(**EVERYTHING)
-    bundles = [Bundle(1, step, ((1, step),)) for step in range(100)]
+    bundles = [make_bundle(1, step, ((1, step),)) for step in range(100)]
     seams.disk.kept = list(bundles)
     driver.start([MEMBER])
     ((_, waiting, _, _, _, _, settled, _, _),) = [call for call in node.calls if call[0] == "start"]
@@ -148,11 +149,11 @@ def test_all_but_the_last_rounds_of_a_journal_are_read_for_the_model_before_anyt
 
 def test_a_bundle_that_was_undone_and_written_again_while_it_was_read_is_told_once():
     journal, waiting = Disk([]), []
-    journal.kept = [Bundle(1, step, ((1, step),)) for step in range(2 * PAGE_BUNDLES)]
+    journal.kept = [make_bundle(1, step, ((1, step),)) for step in range(2 * PAGE_BUNDLES)]
     told = pages(journal, SimpleNamespace(unwritten=waiting), Frontier([Held(1, STEP_MAX)]))
     first = next(told)
     journal.kept += journal.kept[:10]
-    waiting += [*journal.kept[5:20], Bundle(1, 2 * PAGE_BUNDLES, ((7, 7),))]
+    waiting += [*journal.kept[5:20], make_bundle(1, 2 * PAGE_BUNDLES, ((7, 7),))]
     steps = [update.step for page in (first, *told) for update in page]
     assert steps == list(range(2 * PAGE_BUNDLES + 1))
 
@@ -190,7 +191,7 @@ def test_the_model_gets_its_orders_in_the_order_of_the_node():
 
 
 def test_the_model_gets_with_an_epoch_what_the_epoch_does_not_cover():
-    other = Bundle(2, 0, ((1, 2),))
+    other = make_bundle(2, 0, ((1, 2),))
     driver, _, seams = make_driver(adopt=[EPOCH])
     seams.disk.kept = [BUNDLE, other]
     driver.tick()
@@ -199,7 +200,7 @@ def test_the_model_gets_with_an_epoch_what_the_epoch_does_not_cover():
 
 def test_the_model_gets_with_an_epoch_what_waits_for_a_full_disk_and_the_epoch_does_not_cover():
     """The disk has space again when the sum comes, but the bundles were not written yet."""
-    other, later = Bundle(2, 0, ((1, 2),)), Bundle(2, PERIOD, ((1, 2),))
+    other, later = make_bundle(2, 0, ((1, 2),)), make_bundle(2, PERIOD, ((1, 2),))
     driver, node, seams = make_driver(bundles=[BUNDLE, other, later], is_durable=True)
     seams.disk.is_full = True
     driver.tick()
@@ -215,7 +216,7 @@ def test_the_observer_is_told_from_whom_news_came():
 
 
 def test_a_rebuild_has_all_that_counts_as_applied_from_the_disk():
-    waiting = Bundle(1, 1, ((3, 4),))
+    waiting = make_bundle(1, 1, ((3, 4),))
     driver, _, seams = make_driver(orders=[Rebuild((Held(1, 1),))])
     seams.disk.kept, seams.disk.closed = [BUNDLE, waiting], [EPOCH]
     driver.tick()
@@ -244,7 +245,7 @@ def test_what_is_ours_ends_the_group_and_reaches_the_disk():
 
 
 def test_a_large_group_ends_with_the_next_that_comes():
-    bundles = [Bundle(2, step, ((1, 2),)) for step in range(GROUP_BUNDLES_MAX)]
+    bundles = [make_bundle(2, step, ((1, 2),)) for step in range(GROUP_BUNDLES_MAX)]
     driver, node, seams = make_driver()
     for part in (bundles[:-1], bundles[-1:], [BUNDLE]):
         node.outputs = Outputs(bundles=part)

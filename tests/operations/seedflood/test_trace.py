@@ -7,7 +7,7 @@ from seedflood.operations.names import find_names, resolve_origin
 from seedflood.operations.seedflood.spans import bundle_spans, update_spans
 from seedflood.operations.seedflood.trace import trace
 from seedflood.protocol.origin import fingerprint
-from seedflood.protocol.seedflood.messages import Bundle, Update
+from seedflood.protocol.seedflood.bundles import Update, make_bundle
 
 ADA, BOB = fingerprint(1), fingerprint(2)
 
@@ -17,7 +17,7 @@ def line(number, event, **facts):
 
 
 def kept(number, *steps, source="b", skipped=0):
-    bundles = [Bundle(1, step, ((0, 0),), skipped=skipped) for step in steps]
+    bundles = [make_bundle(1, step, ((0, 0),), skipped=skipped) for step in steps]
     return line(number, "kept", **{"from": source}, updates=bundle_spans(bundles))
 
 

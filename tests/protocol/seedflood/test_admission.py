@@ -6,8 +6,8 @@ from origins import EPOCH_BYTES, A, B, C, D, Origin, epoch, make_rules
 
 from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol.frontier import RANGES_MAX
+from seedflood.protocol.seedflood.bundles import BUNDLE_BYTES_MAX, LOSS_BYTES, SCALAR_MAX, Updates, make_bundle
 from seedflood.protocol.seedflood.epochs import digest_of
-from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX, LOSS_BYTES, SCALAR_MAX, Updates
 from seedflood.protocol.seedflood.outputs import Measured
 from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs
 from seedflood.protocol.swarm import messages
@@ -47,7 +47,7 @@ def test_a_payload_of_the_size_and_ranges_of_the_run_is_taken():
 @pytest.mark.parametrize("payload", [None, GOOD[:-1], GOOD + b"\0", b"\x22" + GOOD[1:], b"\xff" + GOOD[1:]])
 def test_what_the_run_does_not_tell_is_refused_before_its_signature_is_looked_at(payload):
     node = linked(B, compression=TINY)
-    unsigned = B.bundle(0, payload=payload)._replace(signature=bytes(64))
+    unsigned = B.bundle(0, payload=payload).with_signature(bytes(64))
     assert refused(node, B, unsigned) == {"payload": 1}
 
 
@@ -55,7 +55,7 @@ def test_what_the_run_does_not_tell_is_refused_before_its_signature_is_looked_at
 def test_what_is_beyond_the_clip_of_the_run_is_refused_before_its_signature_is_looked_at(scalar):
     node = linked(B, compression=Pairs(1000))
     assert hear(node, B, Updates((B.bundle(0, scalar=-1000),))).bundles == [B.bundle(0, scalar=-1000)]
-    unsigned = B.bundle(1, scalar=scalar)._replace(signature=bytes(64))
+    unsigned = B.bundle(1, scalar=scalar).with_signature(bytes(64))
     assert refused(node, B, unsigned) == {"payload": 1}
 
 
@@ -64,7 +64,7 @@ def test_a_payload_is_refused_in_a_run_of_pairs():
 
 
 def test_a_payload_under_a_wrong_signature_raises():
-    forged = B.bundle(0, payload=GOOD)._replace(probes=(bytes(TINY.size),))
+    forged = make_bundle(B.id, 0, (bytes(TINY.size),), signature=B.bundle(0, payload=GOOD).signature)
     with pytest.raises(PeerError, match="signature"):
         linked(B, compression=TINY).received(B.id, Updates((forged,)), 0.0)
 
@@ -130,7 +130,7 @@ def test_in_bounded_windows_one_may_be_far_ahead():
 def test_what_is_too_far_ahead_costs_no_verification_however_often_it_comes():
     node = linked(B, steps=10_000, window="bounded")
     hear(node, B, B.updates(*range(2, 2 + 2 * RANGES_MAX, 2)))
-    forged = B.bundle(9_000)._replace(signature=bytes(64))  # would end the link, if it were verified
+    forged = B.bundle(9_000).with_signature(bytes(64))  # would end the link, if it were verified
     for _ in range(3):
         hear(node, B, Updates((forged,)))
     assert node.admission.refused == {"too far ahead": 3}
@@ -196,7 +196,7 @@ def test_good_bundles_beside_a_refused_one_are_taken():
 
 def test_a_bundle_with_a_wrong_signature_raises_and_nothing_of_its_message_is_used():
     node = linked(B, C)
-    forged = B.bundle(1)._replace(probes=((5, 5),))
+    forged = make_bundle(B.id, 1, ((5, 5),), signature=B.bundle(1).signature)
     with pytest.raises(PeerError) as caught:
         node.received(B.id, Updates((B.bundle(0), forged)), 0.0)
     assert caught.value.reason == "signature"

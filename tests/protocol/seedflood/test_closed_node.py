@@ -7,8 +7,9 @@ from nodes import PROBES, hear, orders, publish, sent, tick, windows
 from origins import EPOCH_BYTES, RUN_ID, A, B, C, D, epoch, make_rules, pretend_signature, verify
 
 from seedflood.errors import PeerError
+from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 from seedflood.protocol.seedflood.epochs import digest_of
-from seedflood.protocol.seedflood.messages import BlockDigests, Updates, Vote, Votes
+from seedflood.protocol.seedflood.messages import BlockDigests, Vote, Votes
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Measured, Pulled, SumEpoch
 from seedflood.protocol.seedflood.voting import DISPUTE_SECONDS
@@ -116,7 +117,7 @@ def test_what_a_valid_peer_passes_on_of_a_stranger_costs_neither_memory_nor_veri
 def test_a_forgery_in_the_name_of_a_listed_host_is_still_the_fault_of_the_peer():
     node = linked(B, C)
     with pytest.raises(PeerError, match="wrong signature"):
-        node.received(B.id, Updates((C.bundle(0)._replace(probes=((5, 5),)),)), 0.0)
+        node.received(B.id, Updates((make_bundle(C.id, 0, ((5, 5),), signature=C.bundle(0).signature),)), 0.0)
 
 
 def test_a_newer_roster_is_kept_told_to_the_others_and_ends_the_links_of_who_was_removed():

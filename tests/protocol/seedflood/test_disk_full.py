@@ -11,7 +11,8 @@ from seedflood.host.driver import RETRY_SECONDS
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.history import pages
 from seedflood.host.seedflood.seams import Refill
-from seedflood.protocol.seedflood.messages import Equivocation, Updates
+from seedflood.protocol.seedflood.bundles import Updates
+from seedflood.protocol.seedflood.messages import Equivocation
 from seedflood.protocol.seedflood.outputs import Measure, Measured
 from seedflood.protocol.swarm.messages import Members
 

@@ -8,8 +8,9 @@ from nodes import hear, linked, orders, tick
 from origins import A, B, C, make_rules, pretend_signature, verify
 
 from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.seedflood.ends import FOLLOW_SECONDS, QUICK_PROOFS, Ends
-from seedflood.protocol.seedflood.messages import Bundle, Equivocation, Updates, pack_bundles, unpack_bundles
+from seedflood.protocol.seedflood.messages import Equivocation
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import CutOff, Pulled, Rebuild
 from seedflood.protocol.seedflood.statement import stated
@@ -151,13 +152,6 @@ def test_a_proof_is_known_after_a_restart_and_told_to_who_links_then():
     again = Ends(node.rules, node.access, node.seedflood.holdings, node._presence, node._outbox)
     again.recall(dict([record]))
     assert again.proofs == node.ends.proofs
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=3), st.booleans())
-def test_bundles_come_back_from_bytes_as_they_were(steps, is_payload):
-    probes = (b"abc", b"def") if is_payload else ((1, -2), (3, 4))
-    bundles = [Bundle(C.id, step, probes, step, bytes([step]) * 64) for step in steps]
-    assert list(unpack_bundles(pack_bundles(bundles))) == bundles
 
 
 def test_surplus_that_was_applied_is_taken_out_of_the_model_by_a_rebuild():

@@ -10,8 +10,9 @@ from seedflood.errors import PeerError
 from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.protocol.frontier import Frontier, without
 from seedflood.protocol.seedflood import contents as contents_module
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.seedflood.contents import BLOCK_STEPS, Contents
-from seedflood.protocol.seedflood.messages import BlockDigests, Equivocation, Updates
+from seedflood.protocol.seedflood.messages import BlockDigests, Equivocation
 from seedflood.protocol.seedflood.outputs import CutOff, Pulled, Rebuild, Remade, SumEpoch
 
 ONE, OTHER = B.bundle(0, scalar=7), B.bundle(0, scalar=8)
@@ -55,7 +56,7 @@ def test_blocks_of_as_many_other_bundles_differ():
 
 
 def test_contents_differ_though_the_points_of_their_signatures_were_chosen_alike():
-    alike = OTHER._replace(signature=ONE.signature[:32] + OTHER.signature[32:])
+    alike = OTHER.with_signature(ONE.signature[:32] + OTHER.signature[32:])
     assert make_contents(ONE).differing(make_contents(alike).digests()) == [(B.id, 0, 0)]
 
 
@@ -180,7 +181,7 @@ def test_a_contradiction_is_named_told_on_once_and_ends_its_origin():
 def test_a_proof_is_believed_only_if_both_bundles_are_signed():
     node = linked(B, C)
     with pytest.raises(PeerError):
-        hear(node, C, Equivocation(ONE, OTHER._replace(signature=b"x" * 64)))
+        hear(node, C, Equivocation(ONE, OTHER.with_signature(b"x" * 64)))
     assert node.ends.proofs == {}
 
 

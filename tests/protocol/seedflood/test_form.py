@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seedflood.errors import PeerError
+from seedflood.protocol.seedflood.bundles import SCALAR_MAX
 from seedflood.protocol.seedflood.form import Form, unpack_form
-from seedflood.protocol.seedflood.messages import SCALAR_MAX
-from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, PAIRS, Coefficients, Pairs, Sparse
+from seedflood.protocol.seedflood.payload import COEFFICIENT_MAX, NO_ROW, NOTHING, PAIRS, Coefficients, Pairs, Sparse
 from seedflood.protocol.swarm.messages import FORM_BYTES_MAX
 
 compressions = st.builds(Pairs, st.integers(1, SCALAR_MAX)) | st.builds(
     Coefficients,
     st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=20).map(tuple),
     st.integers(0, 64),
-    st.integers(1, SCALAR_MAX),
+    st.integers(1, COEFFICIENT_MAX),
     st.just(NOTHING) | st.builds(Sparse, st.integers(1, 99), st.integers(99, NO_ROW - 1), st.integers(1, 99)),
 )
 forms = st.integers(0, 1 << 40).flatmap(

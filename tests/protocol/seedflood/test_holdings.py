@@ -23,7 +23,8 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood import holdings
 from seedflood.protocol.seedflood.algorithm import GATHER_SECONDS
-from seedflood.protocol.seedflood.messages import SCALAR_MAX, ClosedEpoch, Equivocation, FrontierDigest, Votes
+from seedflood.protocol.seedflood.bundles import SCALAR_MAX
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, FrontierDigest, Votes
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS
 from seedflood.protocol.seedflood.outputs import Compacted, CutOff, Measure, Rebuild, SumEpoch
 from seedflood.protocol.seedflood.phase import Phase

@@ -24,9 +24,9 @@ from origins import A, B, C, D, Origin, epoch, make_rules
 from seedflood.errors import PeerError
 from seedflood.protocol.frontier import RANGES_MAX, is_sendable
 from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS
 from seedflood.protocol.seedflood.holdings import BACK_SECONDS
-from seedflood.protocol.seedflood.messages import Updates
 from seedflood.protocol.seedflood.outputs import Measure, Measured, Pulled
 from seedflood.protocol.seedflood.phase import Phase
 from seedflood.protocol.seedflood.rounds import FOREMOST_ROUNDS_MAX

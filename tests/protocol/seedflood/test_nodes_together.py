@@ -23,7 +23,8 @@ from seedflood.host.backlog import Backlog
 from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest, Update, Updates, Votes
+from seedflood.protocol.seedflood.bundles import SCALAR_MAX, Update, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest, Votes
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import (
@@ -68,7 +69,7 @@ class Host:
 
 def weigh(update):
     """What an update adds to the coefficients of its epoch: something that no other update adds."""
-    return int.from_bytes(hashlib.sha256(repr(update).encode()).digest()[:4], "big")
+    return int.from_bytes(hashlib.sha256(repr(update).encode()).digest()[:4], "big") % SCALAR_MAX
 
 
 class NodesTogether(RuleBasedStateMachine):

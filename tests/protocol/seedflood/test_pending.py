@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from origins import make_rules
 
 from seedflood.protocol.frontier import Frontier, Held
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import make_bundle
 from seedflood.protocol.seedflood.pending import AHEAD_BUNDLES, Pending
 from seedflood.protocol.seedflood.window import Window
 
@@ -16,7 +16,7 @@ BUNDLES = st.sets(st.tuples(st.integers(1, CLIENTS), st.integers(0, 400)), max_s
 
 
 def bundle(origin, step):
-    return Bundle(origin, step, ((step, origin),))
+    return make_bundle(origin, step, ((step, origin),))
 
 
 def take(pending, step, rule):

@@ -9,7 +9,7 @@ from nodes import hear, linked
 from origins import A, B, make_rules
 
 from seedflood.protocol.frontier import Frontier
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.seedflood.turns import ALL, Turns
 from seedflood.protocol.seedflood.window import OpenWindows
 from seedflood.protocol.swarm.liveness import Liveness

@@ -12,7 +12,7 @@ from origins import A, B, C, D, E
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.admission import Objection
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.swarm.graph import distances
 from seedflood.protocol.swarm.messages import Members
 from seedflood.protocol.swarm.view import stated_edges

@@ -4,7 +4,7 @@ from origins import A, B, C, D, Origin, make_rules
 
 from seedflood.protocol.origin import STEP_MAX
 from seedflood.protocol.seedflood.algorithm import GATHER_SECONDS
-from seedflood.protocol.seedflood.messages import Updates
+from seedflood.protocol.seedflood.bundles import Updates
 from seedflood.protocol.swarm.delays import HOP_SECONDS_MIN
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MIN
 from seedflood.protocol.swarm.membership import Membership

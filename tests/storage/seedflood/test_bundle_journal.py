@@ -1,6 +1,8 @@
 """The journal loses nothing, gives back what it was given, and says clearly why it cannot be used."""
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -9,20 +11,24 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from journals import PERIOD, bundle, closed, open_journal
+from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 
 import seedflood
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.messages import BATCH_BYTES, Bundle, ClosedEpoch, payload_bytes
+from seedflood.protocol.seedflood.bundles import BATCH_BYTES, BUNDLE_STEP_MAX, make_bundle, payload_bytes
+from seedflood.protocol.seedflood.messages import ClosedEpoch
+from seedflood.storage.opening import PAGE_BYTES
+from seedflood.storage.seedflood.journal import BundleJournal
+from seedflood.storage.seedflood.records import SEGMENT_BYTES_MAX
 from seedflood.storage.seedflood.tables import LOOKS_MAX, PAGE_SEGMENTS, Bundles
 
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # two shared cores
 
 ORIGINS = [0, 5, 2**63 - 1, 2**63, 2**64 - 1]
 
-runs = st.tuples(st.sampled_from(ORIGINS), st.integers(0, 30) | st.just(STEP_MAX - 7), st.integers(1, 8))
+runs = st.tuples(st.sampled_from(ORIGINS), st.integers(0, 30) | st.just(BUNDLE_STEP_MAX - 7), st.integers(1, 8))
 """(origin, first step, bundles)."""
 appends = st.lists(st.tuples(st.lists(runs, max_size=6), st.booleans(), st.booleans()), max_size=6)
 
@@ -146,7 +152,7 @@ def test_a_different_bundle_in_the_middle_of_others_is_refused(tmp_path: Path) -
     with open_journal(tmp_path) as journal:
         journal.append([bundle(1, step) for step in range(9)], durable=True)
         with pytest.raises(JournalError, match="another bundle at step 4"):
-            journal.append([Bundle(1, 4, ((9, 9),), 0, bytes(64))], durable=False)
+            journal.append([make_bundle(1, 4, ((9, 9),), 0, bytes(64))], durable=False)
 
 
 def test_bundles_that_follow_each_other_share_rows(tmp_path: Path) -> None:
@@ -162,7 +168,7 @@ def test_a_different_bundle_under_one_name_is_refused_and_nothing_is_written(tmp
     with open_journal(tmp_path) as journal:
         journal.append([bundle(1, 1)], durable=True)
         with pytest.raises(JournalError, match="another bundle at step 1"):
-            journal.append([bundle(1, 0), Bundle(1, 1, ((9, 9),), 0, bytes(64))], durable=False)
+            journal.append([bundle(1, 0), make_bundle(1, 1, ((9, 9),), 0, bytes(64))], durable=False)
         assert list(journal.replay()) == [bundle(1, 1)]
         assert journal.count() == 1
         journal.append([bundle(1, 2)], durable=True)
@@ -170,13 +176,13 @@ def test_a_different_bundle_under_one_name_is_refused_and_nothing_is_written(tmp
 
 CRASH = """
 import os, sys
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import make_bundle
 from seedflood.storage.seedflood.journal import BundleJournal
 
 journal = BundleJournal.open(sys.argv[1], b"r" * 32, b"b" * 32, refresh_period=20)
 step = 0
 while True:
-    batch = [Bundle(7, step + k, ((step + k, 7),), 0, b"%64d" % (step + k)) for k in range(50)]
+    batch = [make_bundle(7, step + k, ((step + k, 7),), 0, b"%64d" % (step + k)) for k in range(50)]
     step += 50
     if step > 1000:
         def dying():
@@ -259,7 +265,9 @@ def test_a_bundle_that_a_sum_stands_for_is_not_found(tmp_path) -> None:
 
 @pytest.mark.parametrize(("size", "count"), [(5, 400), (2000, 100), (28_000, 20), (256 << 10, 5)])
 def test_payloads_of_any_size_come_back_in_parts_of_64_kib_or_one_bundle(tmp_path, size, count) -> None:
-    said = [Bundle(7, step, (step.to_bytes(4, "big") + bytes(size - 4),), 0, b"%64d" % step) for step in range(count)]
+    said = [
+        make_bundle(7, step, (step.to_bytes(4, "big") + bytes(size - 4),), 0, b"%64d" % step) for step in range(count)
+    ]
     with open_journal(tmp_path) as journal:
         assert journal.append(said, durable=True) == count
         assert journal.append(said[::3], durable=False) == 0
@@ -269,3 +277,13 @@ def test_payloads_of_any_size_come_back_in_parts_of_64_kib_or_one_bundle(tmp_pat
         parts = [part for part in journal.read_missing([Held(7, 2)]) if isinstance(part, list)]
         assert [bundle for part in parts for bundle in part] == said[2:]
         assert all(payload_bytes(part) <= BATCH_BYTES or len(part) == 1 for part in parts)
+
+
+@pytest.mark.parametrize("updates", [1, 2, 19])
+def test_what_was_learned_together_is_in_rows_that_fill_a_page_each(tmp_path, updates) -> None:
+    said = [make_bundle(7, step, ((1, 2),) * updates, 0, b"%64d" % step) for step in range(0, 400 * updates, updates)]
+    with BundleJournal.open(tmp_path / "journal", RUN, BASE, refresh_period=10_000) as journal:
+        assert journal.append(said, durable=True) == 400
+    with contextlib.closing(sqlite3.connect(tmp_path / "journal")) as connection:
+        *full, _ = [len(record) for (record,) in connection.execute("SELECT record FROM segments ORDER BY number")]
+    assert all(SEGMENT_BYTES_MAX - len(said[0].data) < size <= SEGMENT_BYTES_MAX < PAGE_BYTES for size in full)

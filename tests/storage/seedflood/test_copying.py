@@ -14,7 +14,7 @@ from seedflood.errors import JournalError
 from seedflood.storage import copying, store
 from seedflood.storage.copying import copy_journal
 
-UPDATES = 300
+UPDATES = 64
 """Of a bundle: it takes a page or more, so that groups write different pages."""
 
 

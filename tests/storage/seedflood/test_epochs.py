@@ -12,7 +12,8 @@ from journals import PERIOD, bundle, closed, open_journal
 
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import Bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.storage.seedflood.tables import LOOKS_MAX, Bundles
 

@@ -13,7 +13,7 @@ from journals import BASE, PERIOD, RUN, bundle, closed, open_journal
 import seedflood
 from fullness import fill
 from seedflood.errors import DiskFullError, JournalError
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.storage.seedflood.journal import BundleJournal
 
 MANY = [bundle(1, step) for step in range(1, 20_000)]
@@ -71,22 +71,22 @@ def test_closing_ends_the_group(tmp_path: Path) -> None:
 SYNCS = """
 import os
 import sys
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import make_bundle
 from seedflood.storage.seedflood.journal import BundleJournal
 
 journal = BundleJournal.open(sys.argv[1], b"r" * 32, b"b" * 32, refresh_period=20)
 say = lambda word: os.access("/" + word, os.F_OK)  # a mark in the trace
-journal.append([Bundle(7, 9, ((1, 1),), 0, bytes(64))], durable=True)  # a log that begins is forced by sqlite
+journal.append([make_bundle(7, 9, ((1, 1),), 0, bytes(64))], durable=True)  # a log that begins is forced by sqlite
 say("begin")
 for step in range(5):
-    journal.append([Bundle(7, step, ((1, 1),), 0, bytes(64))], durable=False)
+    journal.append([make_bundle(7, step, ((1, 1),), 0, bytes(64))], durable=False)
 say("open-group")
 journal.commit()
 say("committed")
-journal.append([Bundle(7, 5, ((1, 1),), 0, bytes(64))], durable=False)
-journal.append([Bundle(7, 6, ((1, 1),), 0, bytes(64))], durable=True)
+journal.append([make_bundle(7, 5, ((1, 1),), 0, bytes(64))], durable=False)
+journal.append([make_bundle(7, 6, ((1, 1),), 0, bytes(64))], durable=True)
 say("durable")
-journal.append([Bundle(7, 6, ((1, 1),), 0, bytes(64))], durable=True)
+journal.append([make_bundle(7, 6, ((1, 1),), 0, bytes(64))], durable=True)
 say("nothing-new")
 """
 

@@ -13,7 +13,7 @@ from journals import PERIOD, bundle, closed, open_journal
 from seedflood.errors import DiskFullError
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.packing import pack
-from seedflood.protocol.seedflood.messages import Bundle
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.storage.seedflood.survey import Survey

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import assert_weights_close, distinct_parameters, permuted, root, rows_basis, tiny_model, tiny_replica
 
+from seedflood.protocol.seedflood.bundles import LOSS_BYTES, Update
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
-from seedflood.protocol.seedflood.messages import LOSS_BYTES, Update
 from seedflood.protocol.seedflood.payload import encode_loss
 from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.control import HALVINGS_MAX

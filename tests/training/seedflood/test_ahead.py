@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seedflood import embedded
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.objectives.reward import Written
 from seedflood.training.seedflood import trainer as module
 from seedflood.training.seedflood.compression import decode_coefficients

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference import tiny_replica
 
 from seedflood.config import RunSettings
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.payload import NOTHING, Coefficients, Sparse
 from seedflood.training.seedflood.compression import (
     UpdateDecoder,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedflood.protocol.seedflood.messages import LOSS_MAX
+from seedflood.protocol.seedflood.bundles import LOSS_MAX
 from seedflood.training.seedflood.control import (
     HALVINGS_MAX,
     PATIENCE,

@@ -6,7 +6,8 @@ from transformers import OPTConfig, OPTForCausalLM
 
 from seedflood.config import RunSettings
 from seedflood.protocol.frontier import Held
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update, Updates
+from seedflood.protocol.seedflood.bundles import Update, Updates, make_bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.training.models import distinct_parameters
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.compression import compression_of, quantise
@@ -38,7 +39,7 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
         for step in range(settings.refresh_period)
         for origin in ORIGINS
     ]
-    bundles = [Bundle(one.origin, one.step, (one.value,), signature=rng.bytes(64)) for one in updates]
+    bundles = [make_bundle(one.origin, one.step, (one.value,), signature=rng.bytes(64)) for one in updates]
     aggregation = make_aggregation(
         run, subspace, compression, default_learning_rate(settings, [slot.shape for slot in slots]), None
     )

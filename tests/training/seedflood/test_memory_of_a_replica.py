@@ -6,7 +6,7 @@ import pytest
 import torch
 from reference import tiny_base, tiny_settings
 
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.seedflood.replica import Replica
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seedflood.config import NodeSettings, RunSettings, merge
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.seedflood.rehearsal import Rehearsal
 from seedflood.training.seedflood.trainer import Trainer
 from seedflood.training.shards import equal_shares

@@ -20,7 +20,7 @@ from reference import (
 )
 
 from seedflood.protocol.packing import pack, unpack
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.models import load_model, prepare_model
 from seedflood.training.seedflood.control import HALVINGS_MAX

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import permuted, tiny_replica
 
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.seedflood import aggregation
 from seedflood.training.seedflood.compression import (
     decode_coefficients,

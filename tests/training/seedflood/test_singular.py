@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import tiny_base, tiny_replica, tiny_settings, tiny_tokenizer
 
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.models import prepare_model
 from seedflood.training.randomness import normal
 from seedflood.training.seedflood import singular

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import permuted, some_updates
 
-from seedflood.protocol.seedflood.messages import SCALAR_MAX
+from seedflood.protocol.seedflood.bundles import SCALAR_MAX
 from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Sparse
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood import subspace as subspace_module

@@ -16,7 +16,7 @@ from reference import (
     tiny_settings,
 )
 
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training.seedflood import subspace as subspace_module
 from seedflood.training.seedflood.adapter import make_adapter
 from seedflood.training.seedflood.compression import quantise

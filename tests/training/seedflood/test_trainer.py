@@ -7,7 +7,8 @@ import torch
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Update
+from seedflood.protocol.seedflood.bundles import Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.training import loading
 from seedflood.training.seedflood.trainer import Trainer
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from seedflood.config import NodeSettings, RunSettings
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Update
+from seedflood.protocol.seedflood.bundles import Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.training.seedflood.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("drawn_once")

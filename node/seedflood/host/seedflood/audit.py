@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, UpdateValue, loss_of
+from seedflood.protocol.seedflood.bundles import LOSS_UNIT_BITS, UpdateValue, loss_of
 from seedflood.protocol.seedflood.payload import Compression, Pairs
 from seedflood.training.seedflood.compression import decode_coefficients
 from seedflood.training.seedflood.optimiser import Floats, Integers

@@ -18,7 +18,7 @@ from seedflood.config import NodeSettings
 from seedflood.host.seedflood.audit import ORIGINS_MAX, Audits, Finding
 from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.seedflood.messages import Bundle, UpdateValue
+from seedflood.protocol.seedflood.bundles import Bundle, UpdateValue
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import Measure
 from seedflood.protocol.seedflood.statement import Rows, stated

@@ -13,13 +13,8 @@ from seedflood.host.seedflood.history import pages, take_stock
 from seedflood.host.seedflood.seams import Adopt, Journal, Observer, Refill, Replay, Seal
 from seedflood.protocol.frontier import Frontier, Held, Span, is_sendable
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import (
-    Bundle,
-    ClosedEpoch,
-    Equivocation,
-    Standing,
-    Updates,
-)
+from seedflood.protocol.seedflood.bundles import Bundle, Updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch, Equivocation, Standing
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.opening import joined
 from seedflood.protocol.seedflood.outputs import (

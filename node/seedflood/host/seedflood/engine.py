@@ -23,8 +23,8 @@ from seedflood.log import log
 from seedflood.operations.hub import TelemetryHub
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.form import Form
-from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure
 from seedflood.protocol.swarm.membership import shorten

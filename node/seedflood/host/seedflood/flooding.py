@@ -10,8 +10,8 @@ from seedflood.host.seedflood.driver import SeedfloodDriver
 from seedflood.host.seedflood.seams import Job
 from seedflood.operations.seedflood.observer import SeedfloodObserver
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.form import Form
-from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.node import Node
 from seedflood.protocol.seedflood.outputs import ClosedWindow
 from seedflood.protocol.seedflood.rules import Rules

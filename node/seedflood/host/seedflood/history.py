@@ -12,7 +12,8 @@ from seedflood.host.backlog import Backlog
 from seedflood.host.seedflood.seams import Journal
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
+from seedflood.protocol.seedflood.bundles import Bundle, Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.opening import WAITING_ROUNDS, joined, settled_ends
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.messages import Member

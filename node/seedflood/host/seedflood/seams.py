@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 from seedflood.host import seams
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, Update
+from seedflood.protocol.seedflood.bundles import Bundle, Update
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.seedflood.outputs import ClosedWindow, Measure, SumEpoch, TakeDigest
 from seedflood.protocol.swarm.messages import Member

@@ -24,7 +24,8 @@ from seedflood.operations.seedflood.spans import frame_spans, frontier_spans, up
 from seedflood.operations.seedflood.trace import trace
 from seedflood.operations.subject import LastClose
 from seedflood.protocol.origin import OriginId, fingerprint
-from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS, Bundle, ClosedEpoch, Update, Updates, count_updates
+from seedflood.protocol.seedflood.bundles import LOSS_UNIT_BITS, Bundle, Update, Updates, count_updates
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
 from seedflood.protocol.swarm.messages import Message
 from seedflood.protocol.swarm.outputs import Event

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import ORIGINS_REMEMBERED, OriginId, fingerprint
-from seedflood.protocol.seedflood.messages import Bundle, Update
+from seedflood.protocol.seedflood.bundles import Bundle, Update
 
 Span = list[str | int]
 

@@ -14,7 +14,8 @@ from seedflood.errors import PeerError
 from seedflood.protocol.frontier import Frontier, Span, count_steps
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.packing import are_within, packed_bytes_max, unpack
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest, Vote
+from seedflood.protocol.seedflood.bundles import Bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import unpack as unpack_statement
 from seedflood.protocol.swarm.access import AccessList
@@ -155,12 +156,12 @@ class Admission(MemberAdmission):
         return None
 
     def _objection_to_form(self, bundle: Bundle) -> Objection | None:
-        rules, probes = self._rules, bundle.probes
-        if len(probes) != rules.local_steps or bundle.step % rules.local_steps:
+        rules = self._rules
+        if bundle.length != rules.local_steps or bundle.step % rules.local_steps:
             return "not a round"
         if rules.turn_rounds > 1 and not rules.turns.has(bundle.origin, bundle.last):
             return "not its turn"
-        if not self._admits(probes):
+        if not self._admits(bundle.probes):
             return "payload"
         return None
 

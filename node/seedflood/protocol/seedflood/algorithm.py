@@ -7,6 +7,7 @@ from seedflood.protocol.frontier import Frontier, Held, sendable
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.blockers import Blockers, describe
+from seedflood.protocol.seedflood.bundles import Bundle, Updates
 from seedflood.protocol.seedflood.catchup import CatchUp
 from seedflood.protocol.seedflood.certificates import Certificates
 from seedflood.protocol.seedflood.course import STOP_KEY, Course
@@ -14,7 +15,7 @@ from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.flood import Flood
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Updates, Votes
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest, Votes
 from seedflood.protocol.seedflood.outputs import (
     Answer,
     Compacted,

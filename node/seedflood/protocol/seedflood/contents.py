@@ -16,11 +16,13 @@ from hashlib import sha256
 from itertools import islice
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import BlockDigests, Bundle
+from seedflood.protocol.seedflood.bundles import Bundle
+from seedflood.protocol.seedflood.messages import BlockDigests
 from seedflood.protocol.seedflood.rules import Rules
 
 BLOCK_STEPS = 64
-FINGERPRINT = slice(32, 48)
+FINGERPRINT = slice(-32, -16)
+"""Of a bundle's bytes: the third quarter of its signature."""
 FINGERPRINTS_BYTES = 17
 BLOCKS_SENT_MAX = 4096
 """The most blocks in one message: 150 KB."""
@@ -44,19 +46,19 @@ class Contents:
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held from now on."""
         period, latest = self._period, -1
-        for origin, step, _, _, signature in bundles:
+        for origin, step, _, _, data in bundles:
             epoch = step // period
             if epoch != latest:
                 latest, blocks = epoch, self._blocks.setdefault(epoch, {})
             name = (origin, epoch, step // BLOCK_STEPS)
-            blocks[name] = blocks.get(name, 0) + _ONE + int.from_bytes(signature[FINGERPRINT], "big")
+            blocks[name] = blocks.get(name, 0) + _ONE + int.from_bytes(data[FINGERPRINT], "big")
 
     def take_out(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held no more. Those that were not read from the journal yet never will be."""
         for bundle in bundles:
             epoch = bundle.step // self._period
             blocks, name = self._blocks.get(epoch, {}), (bundle.origin, epoch, bundle.step // BLOCK_STEPS)
-            rest = blocks.pop(name, 0) - _ONE - int.from_bytes(bundle.signature[FINGERPRINT], "big")
+            rest = blocks.pop(name, 0) - _ONE - int.from_bytes(bundle.data[FINGERPRINT], "big")
             if rest >= _ONE:
                 blocks[name] = rest
 

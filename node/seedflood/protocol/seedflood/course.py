@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seedflood.protocol.origin import STEP_MAX
+from seedflood.protocol.seedflood.bundles import UpdateValue, make_bundle
 from seedflood.protocol.seedflood.divergence import DIGEST_ROUNDS
 from seedflood.protocol.seedflood.ending import Ending
 from seedflood.protocol.seedflood.exchange import Exchange
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, UpdateValue
 from seedflood.protocol.seedflood.outputs import Measure, Outputs
 from seedflood.protocol.seedflood.phase import Lifecycle, Phase
 from seedflood.protocol.seedflood.rounds import first_round, swarm_round
@@ -100,9 +100,9 @@ class Course:
             since = (
                 self._frontier.mark(self._origin) if is_strict else max(last_own + 1, self._catchup.published_before)
             )
-            bundle = Bundle(self._origin, step, tuple(probes), skipped=step - since)
+            bundle = make_bundle(self._origin, step, probes, skipped=step - since)
             key = self._presence.ours.public_key
-            bundle = bundle._replace(signature=self._presence.sign(bundle.signed_bytes(self._rules.run_id, key)))
+            bundle = bundle.with_signature(self._presence.sign(bundle.signed_bytes(self._rules.run_id, key)))
             self._outbox.outputs.is_durable = True
             self._holdings.publish(bundle)
         self._windows.open(step, now)

@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from seedflood.protocol.frontier import Frontier, Span, held_of, spans, without
 from seedflood.protocol.origin import OriginId
+from seedflood.protocol.seedflood.bundles import Bundle, join_bundles, read_bundles
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import Bundle, Equivocation, pack_bundles, unpack_bundles
+from seedflood.protocol.seedflood.messages import Equivocation
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import REMAINS_MAX, Remains
@@ -31,6 +32,7 @@ follows looks through all that is held of it. So if more than QUICK_PROOFS were 
 origin is kept, sent and followed no more often than this."""
 
 PROOF_KEY = b"end "
+_ORIGIN = struct.Struct(">Q")
 """With the origin behind it: of the record of a proof."""
 
 
@@ -61,7 +63,8 @@ class Ends:
         """The proofs that the journal has."""
         for key, value in records.items():
             if key.startswith(PROOF_KEY):
-                self._note(Equivocation(*unpack_bundles(value)))
+                (origin,) = _ORIGIN.unpack(key[len(PROOF_KEY) :])
+                self._note(Equivocation(*read_bundles((origin, origin), value)))
 
     def prove(self, proof: Equivocation, source: OriginId | None = None) -> None:
         """Takes a proof whose signatures were checked, names the culprit, and sends it to all others, if it is news."""
@@ -82,7 +85,7 @@ class Ends:
         outputs = self._outbox.outputs
         for origin, source in self._unsent.items():
             proof = self.proofs[origin]
-            key, value = PROOF_KEY + struct.pack(">Q", origin), pack_bundles((proof.one, proof.other))
+            key, value = PROOF_KEY + _ORIGIN.pack(origin), join_bundles((proof.one, proof.other))
             outputs.records.append(Record(key, value))
             outputs.send += [(peer, proof) for peer in self._neighbours if peer != source]
         self._unsent.clear()

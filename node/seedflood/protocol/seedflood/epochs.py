@@ -11,11 +11,12 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from seedflood.protocol.frontier import Frontier, Held, Span, count_steps, without
+from seedflood.protocol.frontier import Frontier, Held, Span, count_steps, pack_frontier, unpack_frontier, without
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.packing import pack_frontier, packed_bytes_max, unpack, unpack_frontier
+from seedflood.protocol.packing import packed_bytes_max, unpack
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.certificates import EPOCHS_TOLD_MAX, Certificates
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.outputs import SumEpoch
 from seedflood.protocol.seedflood.rules import Rules
 
@@ -92,12 +93,12 @@ class Closings:
     def note(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held now."""
         period, latest = self._rules.refresh_period, -1
-        for origin, step, probes, skipped, _ in bundles:
+        for origin, step, length, skipped, _ in bundles:
             epoch = step // period
             if epoch != latest:
                 latest, add = epoch, self._holding(epoch).add
                 self._summing.pop(epoch, None)  # it would lack them
-            add(origin, step - skipped, step + len(probes) - 1)
+            add(origin, step - skipped, step + length - 1)
 
     def take_out(self, bundles: Iterable[Bundle]) -> None:
         """These bundles are held no more: sums of them are void."""

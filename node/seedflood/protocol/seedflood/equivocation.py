@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from seedflood.protocol.frontier import without
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.contents import BLOCK_STEPS, Block
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.ends import Ends
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import BlockDigests, Bundle, Equivocation
+from seedflood.protocol.seedflood.messages import BlockDigests, Equivocation
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.outputs import Outbox

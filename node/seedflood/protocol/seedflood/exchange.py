@@ -8,6 +8,7 @@ from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.announcement import Announcement
+from seedflood.protocol.seedflood.bundles import Bundle, Updates
 from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
 from seedflood.protocol.seedflood.divergence import DivergenceDetector, HearsayDetector
 from seedflood.protocol.seedflood.donors import Donors
@@ -17,13 +18,11 @@ from seedflood.protocol.seedflood.equivocation import EquivocationSearch
 from seedflood.protocol.seedflood.holdings import Holdings
 from seedflood.protocol.seedflood.messages import (
     BlockDigests,
-    Bundle,
     ClosedEpoch,
     Equivocation,
     FrontierDigest,
     ReplicaDigest,
     Standing,
-    Updates,
     Votes,
 )
 from seedflood.protocol.seedflood.outputs import Outputs

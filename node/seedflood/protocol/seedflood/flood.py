@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, Updates, cut_bundles
+from seedflood.protocol.seedflood.bundles import Bundle, Updates, cut_bundles
 
 
 @dataclass(slots=True)

@@ -10,8 +10,16 @@ import struct
 from typing import NamedTuple
 
 from seedflood.errors import PeerError
-from seedflood.protocol.seedflood.messages import SCALAR_MAX
-from seedflood.protocol.seedflood.payload import NO_ROW, NOTHING, Coefficients, Compression, Pairs, Sparse
+from seedflood.protocol.seedflood.bundles import SCALAR_MAX
+from seedflood.protocol.seedflood.payload import (
+    COEFFICIENT_MAX,
+    NO_ROW,
+    NOTHING,
+    Coefficients,
+    Compression,
+    Pairs,
+    Sparse,
+)
 
 _HEAD = struct.Struct(">QQQQHHHHH")
 """Bytes of an epoch, those among them that are no coefficients, reach of a step (0: none), limit, unit bits, groups
@@ -48,7 +56,8 @@ def unpack_form(data: bytes) -> Form:
         raise PeerError("the form of a run has another size than what it tells of", reason="limit") from None
     sparse = Sparse(*rows)
     are_rows = sparse == NOTHING or (bool(groups) and 1 <= sparse.kept <= sparse.rows < NO_ROW and sparse.columns > 0)
-    if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not 1 <= limit <= SCALAR_MAX or 0 in groups or not are_rows:
+    limit_max = COEFFICIENT_MAX if groups else SCALAR_MAX
+    if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not 1 <= limit <= limit_max or 0 in groups or not are_rows:
         raise PeerError("the form of a run tells of sizes that do not exist", reason="limit")
     compression = Coefficients(groups, bits, limit, sparse) if groups else Pairs(limit)
     return Form(epoch_bytes, left_bytes, compression, reach or None)

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from seedflood.protocol.frontier import Frontier, Held
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission, Terms
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.certificates import Certificates
 from seedflood.protocol.seedflood.contents import Contents
 from seedflood.protocol.seedflood.epochs import Closings, digest_of
 from seedflood.protocol.seedflood.flood import Flood
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, EpochDigest
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.opening import ends
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason, Outputs
 from seedflood.protocol.seedflood.pending import Pending, describe_closing

@@ -1,153 +1,31 @@
 """What nodes that train by SeedFlood say to each other: bundles of updates, digests, sums of epochs.
 
-Signatures cover the encodings made here, not the wire's: they carry a domain, the run and the origin's key. So a bundle
-can be replayed neither in another run nor as anything else. Steps that an origin never measures are declared by its
-next bundle as `skipped`, so what a node holds of an origin stays one number.
+Bundles (`bundles`) and votes are the same bytes wherever they are signed, sent and kept.
 
 docs/explanation/consensus.md says what follows from these messages.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
-from typing import NamedTuple, cast
+from itertools import groupby
+from typing import NamedTuple
 
-from seedflood.protocol.frontier import Held, Span
+from seedflood.errors import check
+from seedflood.protocol.frontier import Held
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.swarm.messages import AlgorithmMessage
-
-SCALAR_UNIT_BITS = 20
-SCALAR_MAX = 1 << 32
-"""Scalars are integers in units of 2^-20, at most 2^32 in size: |alpha| <= 2^12."""
-
-LOSS_UNIT_BITS = 11
-LOSS_MAX = (1 << 16) - 1
-LOSS_BYTES = 2
-"""Losses are integers in units of 2^-11, so at most 32. The largest stands for all that is larger, or no number. They
-are the last two bytes of a payload, little-endian."""
-
-BUNDLE_UPDATES_MAX = 64
-"""The most updates in a bundle. One signature of 64 bytes then costs a byte per update; a larger bundle would save
-nothing and only delay its updates."""
-
-BUNDLE_BYTES_MAX = 256 << 10
-"""The most bytes of all payloads in a bundle. A relay holds, checks and passes on a bundle as a whole, and live frames
-wait behind it."""
-
-BATCH_BYTES = 64 << 10
-"""Payloads that are sent, read or written at once: live frames wait 1 ms behind as much at 500 Mbit/s. A pair is so
-small that the count of a batch bounds its bytes."""
-
-UpdateValue = tuple[int, int] | bytes
-"""The value of an update: (loss, scalar), or a payload of at least one byte, whose form the rules of the run know
-(`payload`). All bundles of a run carry the same kind; on the wire and in the journal a payload is bytes."""
-
-_PAYLOADS = struct.Struct(">QIH")
-_PACKED = struct.Struct(">QQIHI64s")
-_PAIR = struct.Struct(">Iq")
-_SIGNED = [struct.Struct(">QIH" + "Iq" * count) for count in range(BUNDLE_UPDATES_MAX + 1)]
 
 EPOCH_PART_BYTES = 64 << 10
 """How much of a sum comes in one part of an answer."""
 
 VOTES_MAX = 4096
-"""The most votes in one message, and in a certificate: 600 KB."""
+"""The most votes in one message, and in a certificate: 300 KB if they are equal."""
 
-
-class Update(NamedTuple):
-    """What one origin measured at one step: unique by (origin, step), applied exactly once.
-
-    value: a payload, or (loss, scalar): what the origin lost on its batch, in units of 2^-11, and the projected
-    gradient in units of 2^-20. The direction follows from origin and step (`seeds`).
-    """
-
-    origin: OriginId
-    step: int
-    value: UpdateValue
-
-    @property
-    def loss(self) -> int:
-        """What the origin lost on its batch, in units of 2^-11."""
-        return loss_of(self.value)
-
-
-def loss_of(value: UpdateValue) -> int:
-    """The loss in the value of an update, in units of 2^-11."""
-    return value[0] if isinstance(value, tuple) else int.from_bytes(value[-LOSS_BYTES:], "little")
-
-
-class Bundle(NamedTuple):
-    """Consecutive updates of one origin under one signature: the unit that is signed, journalled and flooded. It is a
-    tuple because up to a hundred thousand come per second. With `local_steps = 1` it has one update.
-
-    step: the first step measured. skipped: how many steps right before it the origin did not measure. probes: what is
-    values of step, step + 1, and so on: pairs, or payloads, never both.
-    """
-
-    origin: OriginId
-    step: int
-    probes: tuple[UpdateValue, ...]
-    skipped: int = 0
-    signature: bytes = b""
-
-    @property
-    def span(self) -> Span:
-        """What it covers, as frontiers take it: `frontier.add(*bundle.span)`."""
-        origin, step, probes, skipped, _ = self
-        return origin, step - skipped, step + len(probes) - 1
-
-    @property
-    def first_covered(self) -> int:
-        return self.step - self.skipped
-
-    @property
-    def last(self) -> int:
-        return self.step + len(self.probes) - 1
-
-    def contradicts(self, other: "Bundle") -> bool:
-        """Do both cover one step, though they differ? An honest origin signs no two such bundles."""
-        is_apart = self.origin != other.origin or self.last < other.first_covered or other.last < self.first_covered
-        return self != other and not is_apart
-
-    def updates(self) -> list[Update]:
-        return [Update(self.origin, step, value) for step, value in enumerate(self.probes, self.step)]
-
-    def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
-        """What the signature covers. run_id and public_key: 32 bytes each. Payloads have a domain of their own."""
-        _, step, probes, skipped, _ = self
-        count = len(probes)
-        if probes[0].__class__ is bytes:
-            return b"".join((b"seedflood bundle 2\0", run_id, public_key, _payloads_signed(step, skipped, probes)))
-        flat = probes[0] if count == 1 else chain.from_iterable(probes)
-        return b"seedflood bundle 1\0" + run_id + public_key + _SIGNED[count].pack(step, skipped, count, *flat)
-
-
-def pack_bundles(bundles: Iterable[Bundle]) -> bytes:
-    """Bundles as bytes for a journal, each with values of one size."""
-    return b"".join(map(_packed, bundles))
-
-
-def unpack_bundles(data: bytes) -> Iterator[Bundle]:
-    place = 0
-    while place < len(data):
-        origin, step, skipped, count, size, signature = _PACKED.unpack_from(data, place)
-        begin, width = place + _PACKED.size, size or _PAIR.size
-        place = begin + count * width
-        value = [data[k : k + width] for k in range(begin, place, width)]
-        yield Bundle(origin, step, tuple(value if size else map(_PAIR.unpack, value)), skipped, signature)
-
-
-def _packed(bundle: Bundle) -> bytes:
-    value = [one if isinstance(one, bytes) else _PAIR.pack(*one) for one in bundle.probes]
-    size = len(value[0]) if isinstance(bundle.probes[0], bytes) else 0
-    head = _PACKED.pack(bundle.origin, bundle.step, bundle.skipped, len(value), size, bundle.signature)
-    return head + b"".join(value)
-
-
-bundle_of: Callable[[Iterable[object]], Bundle] = partial(tuple.__new__, Bundle)
-"""`Bundle._make` without its check, at a third of its cost."""
+_BALLOT = struct.Struct(">QQ32s32sH")
+_BALLOT_COUNT = struct.Struct(">H")
+_VOTER = struct.Struct(">Q64s")
 
 
 class SeedFloodMessage(AlgorithmMessage):
@@ -157,16 +35,6 @@ class SeedFloodMessage(AlgorithmMessage):
 
     def is_of(self, origin: OriginId) -> bool:
         return False
-
-
-@dataclass(frozen=True, slots=True)
-class Updates(SeedFloodMessage):
-    """A batch of bundles, in the order in which they were learned."""
-
-    bundles: tuple[Bundle, ...]
-
-    def is_of(self, origin: OriginId) -> bool:
-        return any(bundle.origin == origin for bundle in self.bundles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +78,7 @@ class EpochDigest(NamedTuple):
 
 class Vote(NamedTuple):
     """What an origin attests of an epoch that is over (`certificates`). digests: of its sum. serial: of the roster that
-    says who else votes; 0 in open runs."""
+    says who else votes; 0 in open runs. signature: 64 bytes."""
 
     origin: OriginId
     epoch: int
@@ -218,10 +86,43 @@ class Vote(NamedTuple):
     signature: bytes = b""
     serial: int = 0
 
+    @property
+    def ballot(self) -> bytes:
+        """What is the same in equal votes: u64 epoch, u64 serial (big-endian), and the digests."""
+        return struct.pack(">QQ", self.epoch, self.serial) + b"".join(self.digests)
+
     def signed_bytes(self, run_id: bytes, public_key: bytes) -> bytes:
         """What the signature covers. run_id and public_key: 32 bytes each."""
-        numbers = struct.pack(">QQ", self.epoch, self.serial)
-        return b"".join((b"seedflood vote 2\0", run_id, public_key, numbers, *self.digests))
+        return b"".join((b"seedflood vote 2\0", run_id, public_key, self.ballot))
+
+
+def pack_votes(votes: Iterable[Vote]) -> bytes:
+    """Votes as they are sent and kept. Equal ones that follow each other share a ballot: it, u16 how many they are, and
+    of each u64 origin (big-endian) and the signature."""
+    parts = []
+    for ballot, equal in groupby(votes, lambda vote: vote.ballot):
+        voters = [_VOTER.pack(vote.origin, vote.signature) for vote in equal]
+        parts += [ballot, _BALLOT_COUNT.pack(len(voters)), *voters]
+    return b"".join(parts)
+
+
+def read_votes(data: bytes, votes_max: int = VOTES_MAX) -> tuple[Vote, ...]:
+    """Undoes `pack_votes`. Raises PeerError for bytes that it does not make, and for more than so many votes."""
+    votes: list[Vote] = []
+    at = 0
+    while at < len(data):
+        check(at + _BALLOT.size <= len(data), "a ballot is cut off", "columns")
+        epoch, serial, frontier_digest, sum_digest, count = _BALLOT.unpack_from(data, at)
+        at += _BALLOT.size
+        end = at + count * _VOTER.size
+        check(count > 0 and end <= len(data), "votes are cut off", "columns")
+        check(len(votes) + count <= votes_max, f"more than {votes_max} votes")
+        check(epoch <= STEP_MAX and serial <= STEP_MAX, f"an epoch or a serial is beyond {STEP_MAX}")
+        digests = EpochDigest(frontier_digest, sum_digest)
+        voters = _VOTER.iter_unpack(data[at:end])
+        votes += [Vote(origin, epoch, digests, signature, serial) for origin, signature in voters]
+        at = end
+    return tuple(votes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,45 +177,3 @@ class Equivocation(SeedFloodMessage):
     def end(self) -> int:
         """The first step that either covers: from here on nothing of the origin counts."""
         return min(self.one.first_covered, self.other.first_covered)
-
-
-def have_payloads(bundles: Sequence[Bundle]) -> bool:
-    """Do these bundles carry payloads, and not pairs? The first one shows it: all of a run carry the same kind."""
-    return bool(bundles) and bundles[0].probes[0].__class__ is bytes
-
-
-def payload_bytes(bundles: Sequence[Bundle]) -> int:
-    """The bytes of all payloads in these bundles; 0 if they carry pairs."""
-    return sum([len(value) for bundle in bundles for value in bundle.probes]) if have_payloads(bundles) else 0
-
-
-def cut_bundles(
-    bundles: Sequence[Bundle], count_max: int, bytes_max: int = BATCH_BYTES
-) -> Iterator[tuple[Bundle, ...]]:
-    """Cuts bundles into batches, in order: each of at most count_max bundles and bytes_max bytes of payloads, but of
-    one bundle at least."""
-    if not have_payloads(bundles):
-        for k in range(0, len(bundles), count_max):
-            yield tuple(bundles[k : k + count_max])
-        return
-    part: list[Bundle] = []
-    room = bytes_max
-    for bundle in bundles:
-        size = sum(map(len, bundle.probes))
-        if part and (room < size or len(part) == count_max):
-            yield tuple(part)
-            part, room = [], bytes_max
-        part.append(bundle)
-        room -= size
-    yield tuple(part)
-
-
-def count_updates(bundles: Sequence[Bundle]) -> int:
-    """How many updates these bundles hold."""
-    return sum([len(bundle.probes) for bundle in bundles])
-
-
-def _payloads_signed(step: int, skipped: int, probes: tuple[UpdateValue, ...]) -> bytes:
-    """What is signed of payloads. Their sizes stand in front, so that no two bundles have equal bytes."""
-    sizes = struct.pack(f">{len(probes)}I", *map(len, probes))
-    return b"".join((_PAYLOADS.pack(step, skipped, len(probes)), sizes, *cast(tuple[bytes, ...], probes)))

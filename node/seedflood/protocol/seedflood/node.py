@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.algorithm import SeedFlood
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import Bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.statement import Rows

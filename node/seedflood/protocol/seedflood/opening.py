@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from seedflood.protocol.frontier import Frontier, Held, Span
 from seedflood.protocol.origin import STEP_MAX, OriginId
+from seedflood.protocol.seedflood.bundles import Bundle
 from seedflood.protocol.seedflood.divergence import DIGEST_ROUNDS
-from seedflood.protocol.seedflood.messages import Bundle
 from seedflood.protocol.seedflood.rounds import first_round
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.membership import Membership

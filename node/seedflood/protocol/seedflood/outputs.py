@@ -11,7 +11,8 @@ from typing import Literal
 
 from seedflood.protocol.frontier import Held, Span
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, ReplicaDigest, Update, UpdateValue, payload_bytes
+from seedflood.protocol.seedflood.bundles import Bundle, Update, UpdateValue, payload_bytes
+from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
 from seedflood.protocol.swarm import outputs as swarm
 
 CloseReason = Literal["all heard", "bound", "no waiting"]

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.messages import Bundle, Update
+from seedflood.protocol.seedflood.bundles import Bundle, Update
 from seedflood.protocol.seedflood.outputs import ClosedWindow, CloseReason
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.seedflood.window import Window
@@ -46,8 +46,8 @@ class Pending:
         """These bundles wait from now on."""
         latest = -1
         for bundle in bundles:
-            _, step, probes, _, _ = bundle
-            last = step + len(probes) - 1
+            _, step, length, _, _ = bundle
+            last = step + length - 1
             if last != latest:
                 latest, there = last, self._at(last)
             there.append(bundle)

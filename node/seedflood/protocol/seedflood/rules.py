@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seedflood.errors import ConfigError
+from seedflood.protocol.seedflood.bundles import BUNDLE_BYTES_MAX
 from seedflood.protocol.seedflood.form import Form
-from seedflood.protocol.seedflood.messages import BUNDLE_BYTES_MAX
 from seedflood.protocol.seedflood.payload import PAIRS, Compression
 from seedflood.protocol.seedflood.turns import Turns
 from seedflood.protocol.swarm.rules import SwarmRules

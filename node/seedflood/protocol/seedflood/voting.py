@@ -7,7 +7,6 @@ that an origin sent hosts different things.
 What follows if hosts vote for different sums, and who is named: docs/explanation/consensus.md.
 """
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +14,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.divergence import DivergenceDetector
 from seedflood.protocol.seedflood.holdings import Holdings
-from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote, Votes
+from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest, Vote, Votes, pack_votes, read_votes
 from seedflood.protocol.seedflood.outputs import Outputs
 from seedflood.protocol.seedflood.rules import Rules
 from seedflood.protocol.swarm.outputs import Outbox, Record
@@ -32,7 +31,6 @@ DISPUTE_SECONDS = 8.0
 """How long bundles stay beside a certificate if a vote attests another sum: neighbours compare every four seconds."""
 
 VOTES_KEY = b"votes"
-_RECORD = struct.Struct(">Q32s32s64sQ")
 
 
 @dataclass(eq=False, repr=False)
@@ -78,8 +76,9 @@ class Voting:
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
         """Our votes, as the journal keeps them."""
-        for epoch, covered, total, *rest in _RECORD.iter_unpack(records.get(VOTES_KEY, b"")):
-            self._certificates.take(Vote(self._presence.ours.origin, epoch, EpochDigest(covered, total), *rest))
+        record = records.get(VOTES_KEY, b"")
+        for vote in read_votes(record, votes_max=len(record)):
+            self._certificates.take(vote)
 
     def connected(self, peer: OriginId) -> None:
         """Tells a new neighbour the votes that matter."""
@@ -284,5 +283,4 @@ class Voting:
 
     def _keep(self) -> None:
         """Our votes are to be on the disk before anyone receives them."""
-        packed = [_RECORD.pack(one.epoch, *one.digests, one.signature, one.serial) for one in self._certificates.ours()]
-        self._outbox.keep_record(Record(VOTES_KEY, b"".join(packed)))
+        self._outbox.keep_record(Record(VOTES_KEY, pack_votes(self._certificates.ours())))

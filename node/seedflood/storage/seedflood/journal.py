@@ -16,7 +16,8 @@ from typing import Self
 
 from seedflood.protocol.frontier import Frontier, Held, Span
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch
+from seedflood.protocol.seedflood.bundles import Bundle
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.opening import Inventory
 from seedflood.protocol.swarm.messages import Member
 from seedflood.storage.disk import disk_errors

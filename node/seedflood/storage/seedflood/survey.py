@@ -26,8 +26,7 @@ class Survey(JournalTable):
 
     schema = (
         "CREATE TABLE segments (number INTEGER PRIMARY KEY, origin INTEGER NOT NULL, step INTEGER NOT NULL, "
-        "skipped INTEGER NOT NULL, last INTEGER NOT NULL, bundles INTEGER NOT NULL, updates INTEGER NOT NULL, "
-        "record BLOB NOT NULL)",
+        "skipped INTEGER NOT NULL, last INTEGER NOT NULL, bundles INTEGER NOT NULL, record BLOB NOT NULL)",
         "CREATE UNIQUE INDEX segments_by_origin ON segments (origin, step)",
         "CREATE TABLE epochs (epoch INTEGER PRIMARY KEY, frontier BLOB NOT NULL, coefficients BLOB NOT NULL, "
         "certificate BLOB NOT NULL)",

@@ -9,21 +9,20 @@ from typing import Any, Final
 from seedflood.errors import JournalError
 from seedflood.protocol.frontier import Frontier, Held, spans
 from seedflood.protocol.origin import STEP_MAX, OriginId
-from seedflood.protocol.seedflood.messages import Bundle, ClosedEpoch, cut_bundles
-from seedflood.storage.records import sealed, unsealed
+from seedflood.protocol.seedflood.bundles import Bundle, cut_bundles
+from seedflood.protocol.seedflood.messages import ClosedEpoch, pack_votes, read_votes
+from seedflood.storage.records import SEAL_BYTES, sealed, unsealed
 from seedflood.storage.seedflood.records import (
+    SEGMENT_BYTES_MAX,
     SEGMENT_COLUMNS,
     Segment,
-    SegmentEncoder,
     decode_frontier,
     decode_segments,
     encode_frontier,
-    fits_segment,
+    encode_segment,
 )
 from seedflood.storage.store import Store
 from seedflood.storage.tables import signed
-from seedflood.wire import flood_pb2 as pb
-from seedflood.wire.digests import votes_from_wire, votes_to_wire
 
 Stretch = tuple[OriginId, int, int, int]
 """(origin, first, last, end): the segments of an origin that begin at one of the steps first..last and end by `end`."""
@@ -40,7 +39,7 @@ LOOKS_MAX = 16
 """Segments and bytes per read, and reads per batch, when a neighbour is served while others wait: a read takes a few
 milliseconds at most, usually less than one."""
 
-_INSERT = f"INSERT INTO segments ({SEGMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO segments ({SEGMENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 _AFTER = "SELECT MIN(step) FROM segments WHERE origin = ? AND step > ?"
 _LAST = "SELECT last FROM segments WHERE origin = ? ORDER BY step DESC LIMIT 1"
 _BEFORE = "SELECT MAX(step) FROM segments WHERE origin = ? AND step <= ?"
@@ -62,7 +61,7 @@ _PUT = (
 
 _STEP: Final = 1
 _END: Final = 3
-_RECORD: Final = 6
+_RECORD: Final = 5
 """Columns of a segment: its first and its last step, and its record."""
 
 _NO_GAP = (0, -1)
@@ -77,7 +76,6 @@ class Bundles:
     def __init__(self, store: Store, refresh_period: int, count: int) -> None:
         """count: how many bundles are there already."""
         self._store = store
-        self._encode = SegmentEncoder().encode
         self._refresh_period = refresh_period
         self._gaps: dict[OriginId, tuple[int, int]] = {}
         """For each origin, steps (first, last) that no segment has: from behind the bundle that was added last up to
@@ -95,9 +93,10 @@ class Bundles:
         new = 0
         segments: list[list[Bundle]] = []
         latest: dict[OriginId, list[Bundle]] = {}
+        room: dict[OriginId, int] = {}
         gaps = self._gaps
         for bundle in bundles:
-            origin, step, probes, _, _ = bundle
+            origin, step, length, _, data = bundle
             first, last = gaps.get(origin, _NO_GAP)
             if not first <= step <= last:
                 self._insert(segments)  # so that the look into the table finds them
@@ -105,13 +104,15 @@ class Bundles:
                 if self._is_there(bundle):
                     continue
                 last = self._gap_end(origin, step)
-            gaps[origin] = (step + len(probes), last)
+            gaps[origin] = (step + length, last)
             new += 1
             segment = latest.get(origin)
-            if segment is not None and self._continues(segment, bundle):
+            if segment is not None and len(data) <= room[origin] and self._continues(segment, bundle):
                 segment.append(bundle)
+                room[origin] -= len(data)
             else:
                 latest[origin] = segment = [bundle]
+                room[origin] = SEGMENT_BYTES_MAX - SEAL_BYTES - len(data)
                 segments.append(segment)
         self._insert(segments)
         self.total += new
@@ -219,18 +220,11 @@ class Bundles:
             self.total = self._total_before
 
     def _continues(self, segment: list[Bundle], bundle: Bundle) -> bool:
-        _, before, probes_before, _, _ = segment[-1]
-        _, step, probes, skipped, _ = bundle
-        updates, period = len(probes), self._refresh_period
-        return (
-            step - skipped == before + updates
-            and len(probes_before) == updates
-            and segment[0].step // period == step // period
-            and fits_segment(segment, updates, bundle)
-        )
+        is_next = bundle.first_covered == segment[-1].last + 1
+        return is_next and segment[0].step // self._refresh_period == bundle.step // self._refresh_period
 
     def _insert(self, segments: Iterable[Sequence[Bundle]]) -> None:
-        self._store.connection.executemany(_INSERT, map(self._encode, segments))
+        self._store.connection.executemany(_INSERT, map(encode_segment, segments))
 
     def _gap_end(self, origin: OriginId, step: int) -> int:
         """The last step before the next segment of the origin. step: one that no segment covers."""
@@ -305,12 +299,12 @@ class Sums:
                 epoch,
                 decode_frontier(epoch, frontier),
                 unsealed(coefficients, epoch),
-                certificate=votes_from_wire(pb.Votes.FromString(unsealed(certificate, epoch))),
+                certificate=read_votes(unsealed(certificate, epoch)),
             )
 
     def put(self, closed: ClosedEpoch) -> None:
         """Writes a sum with its certificate."""
-        epoch, votes = closed.epoch, votes_to_wire(closed.certificate).SerializeToString()
+        epoch, votes = closed.epoch, pack_votes(closed.certificate)
         row = epoch, encode_frontier(epoch, closed.frontier), sealed(closed.coefficients, epoch), sealed(votes, epoch)
         self._store.connection.execute(_PUT, row)
         if self._all is not None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import SCALAR_UNIT_BITS, Update, UpdateValue
+from seedflood.protocol.seedflood.bundles import SCALAR_UNIT_BITS, Update, UpdateValue
 from seedflood.protocol.seedflood.payload import Compression, Pairs
 from seedflood.training.seedflood.compression import UpdateDecoder
 from seedflood.training.seedflood.control import (

@@ -18,15 +18,16 @@ import torch
 from torch import Tensor
 
 from seedflood.config import SeedfloodSettings
-from seedflood.protocol.seedflood.messages import (
-    LOSS_BYTES,
-    LOSS_MAX,
-    SCALAR_MAX,
-    SCALAR_UNIT_BITS,
-    Update,
-    UpdateValue,
+from seedflood.protocol.seedflood.bundles import LOSS_BYTES, LOSS_MAX, SCALAR_MAX, SCALAR_UNIT_BITS, Update, UpdateValue
+from seedflood.protocol.seedflood.payload import (
+    COEFFICIENT_MAX,
+    NO_ROW,
+    Coefficients,
+    Compression,
+    Pairs,
+    Sparse,
+    encode_loss,
 )
-from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Compression, Pairs, Sparse, encode_loss
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.seedflood.estimate import Measurement, to_loss_units
 from seedflood.training.seedflood.gradient import Gradient
@@ -49,16 +50,16 @@ Whole = TypeVar("Whole", int, Integers)
 def compression_of(settings: SeedfloodSettings, subspace: Subspace) -> Compression:
     """The encoding of a run, as its settings and its subspace have it."""
     if settings.estimate != "gradient":
-        return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS))
-    limit = _limit(settings, COEFFICIENT_UNIT_BITS)
+        return Pairs(limit=_limit(settings, SCALAR_UNIT_BITS, SCALAR_MAX))
+    limit = _limit(settings, COEFFICIENT_UNIT_BITS, COEFFICIENT_MAX)
     return Coefficients(subspace.groups, COEFFICIENT_UNIT_BITS, limit, subspace.sparse)
 
 
-def _limit(settings: SeedfloodSettings, unit_bits: int) -> int:
-    """The `clip` of a run in units: an integer, and the same on every host."""
+def _limit(settings: SeedfloodSettings, unit_bits: int, most: int) -> int:
+    """The `clip` of a run in units, at most `most`: an integer, and the same on every host."""
     if isinstance(settings.clip, str):
-        return SCALAR_MAX
-    return min(SCALAR_MAX, math.floor(settings.clip * 2.0**unit_bits))
+        return most
+    return min(most, math.floor(settings.clip * 2.0**unit_bits))
 
 
 def compress(compression: Coefficients, slopes: Gradient) -> Measurement:

@@ -18,7 +18,7 @@ from statistics import median, median_low
 from typing import NamedTuple
 
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import LOSS_UNIT_BITS
+from seedflood.protocol.seedflood.bundles import LOSS_UNIT_BITS
 from seedflood.training.seedflood.optimiser import Integers
 
 BLOCKS = 16

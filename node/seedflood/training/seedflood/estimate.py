@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from seedflood.protocol.seedflood.messages import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, UpdateValue
+from seedflood.protocol.seedflood.bundles import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, UpdateValue
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective, Score
 from seedflood.training.seedflood.layers import LiveModel
@@ -36,7 +36,7 @@ class Measurement:
 
     value: of a probe (loss, scalar): the scalar is alpha, a difference of losses over their distance, in units of
     2^-20. Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was
-    not finite; then it is zero. is_clipped: something was too large to be sent as it was, such as |alpha| > 2^12, or
+    not finite; then it is zero. is_clipped: something was too large to be sent as it was, such as |alpha| of 2^11, or
     beyond the `clip` of the run. figures, words: see `Gradient`.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.turns import Turns
 from seedflood.training.evaluation import Evaluation
 from seedflood.training.seedflood.trainer import Round, Trainer

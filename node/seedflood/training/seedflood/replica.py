@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from seedflood.config import RunSettings
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
-from seedflood.protocol.seedflood.messages import Update
 from seedflood.training.causal import CausalModel
 from seedflood.training.devices import same_draws
 from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model

@@ -16,7 +16,8 @@ import torch
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.origin import OriginId
-from seedflood.protocol.seedflood.messages import ClosedEpoch, Update, UpdateValue
+from seedflood.protocol.seedflood.bundles import Update, UpdateValue
+from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.seedflood.statement import Rows
