@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[1]
 DRIVING = "docs/driving-the-core.md"
 GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "library", "models", "operating", "reward", "simulation")
 GUIDES += ("tutorial",)
-PLAIN = ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
+PLAIN = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PLAIN += tuple(f"docs/{name}.md" for name in GUIDES)
 EXPLANATIONS = tuple(f"docs/explanation/{name}.md" for name in ("consensus", "gossip", "learning", "links"))
 PROSE = ("README.md", *PLAIN, *EXPLANATIONS)
 PAGES = (*PROSE, "benchmarks/RESULTS.md")
 
-LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400, "benchmarks/RESULTS.md": 150}
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400, "CHANGELOG.md": 100, "benchmarks/RESULTS.md": 150}
 COLUMNS_MAX = 110
 SENTENCE_WORDS_MAX = 30
 HARD_WORDS = ("as they like", "as you like", "heard of", "hears of", "hence", "is told", "of late", "of unlike")
