@@ -2,7 +2,7 @@
 
 A swarm is two processes, each with a script and half of the rows, as in `examples/on_two.py`. LoRA is one process with
 all rows, at the same rank, with as many steps, and as many rows or texts a step. It has the best of `LORA_RATES` with
-run seed 1, which favours it a little. The swarm has what docs/library.md tells users to set.
+run seed 1, which favours it a little. The swarm has what docs/how-to/library.md tells users to set.
 
 `dpo`: preferences of tiny-opt, 200 rows of SST-2 for each run seed. Behind a sentence the word for its label is chosen,
 and the one for the other label rejected. A held-out row is right if the tuned model, more than the base model, prefers
@@ -45,7 +45,7 @@ RATE = 0.00167
 """Of GRPO in a swarm: an eighth of the default."""
 
 RUN_KEYS: dict[str, dict[str, Any]] = {"dpo": {}, "grpo": {"learning_rate": RATE}}
-"""Of `[run]`, by kind: what docs/library.md tells users to set."""
+"""Of `[run]`, by kind: what docs/how-to/library.md tells users to set."""
 ROWS, HELD_OUT = 200, 872
 WORDS = " terrible", " great"
 """In the order of the labels."""

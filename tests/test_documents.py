@@ -13,9 +13,9 @@ import pytest
 from tools import draw_four_hosts
 
 ROOT = Path(__file__).parents[1]
-DRIVING = "docs/driving-the-core.md"
-GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "library", "models", "operating", "reward", "simulation")
-GUIDES += ("tutorial",)
+DRIVING = "docs/explanation/driving-the-core.md"
+TO_DO = ("continuing", "data", "gasloc", "hosts", "library", "operating", "reward", "simulation")
+GUIDES = ("tutorial", "reference/models", "explanation/choosing", *(f"how-to/{name}" for name in TO_DO))
 PLAIN = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PLAIN += tuple(f"docs/{name}.md" for name in GUIDES)
 EXPLANATIONS = tuple(f"docs/explanation/{name}.md" for name in ("consensus", "gossip", "learning", "links"))
@@ -134,7 +134,7 @@ def table_of(text: str, heading: str) -> dict[str, list[str]]:
 
 def measured(task: str) -> dict[str, tuple[float, float]]:
     """(accuracy, bytes of a step) of each method on a real model, as the benchmark has written them."""
-    rows = table_of((ROOT / "docs/real.md").read_text(), f"## {task}")
+    rows = table_of((ROOT / "docs/reference/real.md").read_text(), f"## {task}")
     figures = {name.partition(",")[0]: cells for name, cells in rows.items() if name not in ("", "---")}
     return {name: (_first(cells[0]), _first(cells[2])) for name, cells in figures.items()}
 
@@ -195,6 +195,13 @@ def test_links_of_a_page_lead_somewhere(page):
     assert [link for link, _, _ in links if not (folder / link).exists()] == []
     to_headings = [(folder / link if link else ROOT / page, heading) for link, _, heading in links if heading]
     assert [heading for path, heading in to_headings if heading not in headings(path.read_text())] == []
+
+
+def test_every_page_is_of_one_kind_and_in_the_site():
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert {page.split("/")[1] for page in pages} == {"tutorial.md", "how-to", "reference", "explanation"}
+    in_site = re.findall(r": (\S+\.md)$", (ROOT / "docs/mkdocs.yml").read_text(), re.MULTILINE)
+    assert [page for page in pages if page not in in_site] == []
 
 
 @pytest.mark.parametrize("page", LINES_MAX)
@@ -290,7 +297,7 @@ def test_these_checks_can_fail():
 
 def test_the_table_of_choices_is_the_one_that_the_study_wrote():
     heading = "## Which one should I use?\n\n"
-    table = (ROOT / "docs/study.md").read_text().partition(heading)[2].partition("\n\n")[0]
+    table = (ROOT / "docs/reference/study.md").read_text().partition(heading)[2].partition("\n\n")[0]
     _, _, *lines = table.splitlines()
     assert len({line.split(" | ")[0] for line in lines}) == 5
-    assert table in (ROOT / "docs/choosing.md").read_text()
+    assert table in (ROOT / "docs/explanation/choosing.md").read_text()

@@ -136,7 +136,7 @@ def describe_contradicting(status: dict[str, Any]) -> Iterator[str]:
     """Whose updates do not count. status: what /api/status gives."""
     for member in status["members"]:
         if member.get("contradicts"):
-            yield f"{member['name']} contradicts the others: its updates do not count (docs/operating.md)."
+            yield f"{member['name']} contradicts the others: its updates do not count (docs/how-to/operating.md)."
 
 
 def describe_unaudited(status: dict[str, Any]) -> Iterator[str]:
