@@ -13,6 +13,7 @@ from seedflood.cli.options import (
     LearningRateOption,
     RankOption,
     SetOption,
+    SizeOption,
     guessed,
     parse_overrides,
     say,
@@ -55,6 +56,7 @@ def init(
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the run ([run] steps).")] = None,
     estimate: EstimateOption = None,
+    size: SizeOption = None,
     rank: RankOption = None,
     learning_rate: LearningRateOption = None,
     batch_size: BatchSizeOption = None,
@@ -90,7 +92,7 @@ def init(
     layers += [{} if task is None else {"objective": {"task": task}}]
     set_by_key = given.get("run", {})
     named = merge(*layers, set_by_key).get("mode")
-    layers += [tables_of(named, estimate, rank, learning_rate, batch_size), set_by_key]
+    layers += [tables_of(named, estimate, size, rank, learning_rate, batch_size), set_by_key]
     tables, planned = merge(*layers), plan.parse_hosts(hosts, relay or ())
     if data not in (None, EMBEDDED):
         tables = _with_task(tables, data)
