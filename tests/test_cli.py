@@ -570,7 +570,7 @@ def test_rows_that_are_on_the_hosts_alone_need_a_task(monkeypatch, capsys, tmp_p
     code, _, err = run(monkeypatch, capsys, cli.main, *told)
     assert code == (ExitCode.USAGE if task is None else 0), err
     if task is None:
-        assert "rows.jsonl is not here, so its rows do not tell the task: name it with --task." in " ".join(err.split())
+        assert "rows.jsonl is not here, so its rows do not show the task: name it with --task." in " ".join(err.split())
         assert not (tmp_path / "run").exists()
     else:
         assert f'task = "{task}"' in (tmp_path / "run/alpha/peers.toml").read_text()

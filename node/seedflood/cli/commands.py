@@ -177,8 +177,8 @@ def local(
     of_options = tables_of(flags["run"].get("mode"), estimate, size, rank, learning_rate, batch_size)
     flags["run"] = merge(of_options, flags["run"])
     if steps is None:
-        told = flags["run"]
-        chosen = "reward" if told["objective"].get("task") == "reward" else told.get("seedflood", {}).get("estimate")
+        run = flags["run"]
+        chosen = "reward" if run["objective"].get("task") == "reward" else run.get("seedflood", {}).get("estimate")
         steps = LOCAL_STEPS.get(chosen, LOCAL_STEPS_OTHERWISE)
     _check_score(read_objective(flags["run"]["objective"]), runs_code=False)
     plan = ClusterPlan(
@@ -219,8 +219,8 @@ def _check_own_score(settings: Settings) -> None:
 
 
 def _check_score(objective: ObjectiveSettings, *, runs_code: bool = True) -> None:
-    """A score that nobody has is told before PyTorch is imported. runs_code: may that of a file be tried here? Raises
-    ConfigError."""
+    """A score that nobody has is refused before PyTorch is imported. runs_code: may that of a file be tried here?
+    Raises ConfigError."""
     from seedflood.training.rewards.scores import make_scorer, source_of
 
     if objective.task == "reward" and objective.is_code and not runs_code:

@@ -149,23 +149,25 @@ def _check_rate(rate: float | None) -> float | None:
     return rate
 
 
-def guessed(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
+def guessed(data: str, objective: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
     """What `[run.objective]` has to say for these rows beside what it says. Rows of a known task that are not here are
     not looked at. Raises SeedfloodError."""
-    if said.get("task") == "own":
+    if objective.get("task") == "own":
         raise ConfigError('task = "own" takes no rows here: the script of each host brings them; leave --data out.')
     place = Path(divide_data(data)[0])
-    if data == EMBEDDED or ("task" in said and not (place.is_file() or (place.is_dir() and any(place.iterdir())))):
+    if data == EMBEDDED or ("task" in objective and not (place.is_file() or (place.is_dir() and any(place.iterdir())))):
         return {}
     from seedflood.training.guessing import guess_objective
 
-    return guess_objective(data, said, hosts)
+    return guess_objective(data, objective, hosts)
 
 
 def with_guess(flags: dict[str, Any], task: str | None, data: str | None, hosts: int = 1) -> dict[str, Any]:
     """The overrides of a run with `--task` and `--data`, and with what is `guessed` of these rows."""
-    told = merge({"run": {"objective": {} if task is None else {"task": task}}}, flags)
-    return told if data is None else merge({"run": {"objective": guessed(data, told["run"]["objective"], hosts)}}, told)
+    given = merge({"run": {"objective": {} if task is None else {"task": task}}}, flags)
+    return (
+        given if data is None else merge({"run": {"objective": guessed(data, given["run"]["objective"], hosts)}}, given)
+    )
 
 
 def facts_read(settings: Settings, *, has_state: bool = True) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`seedflood roster`: the list of hosts of a closed run, as its operator reads and changes it.
 
 `add`, `remove` and `cut` sign the next edition with the operator's key, which no host needs. It is then copied to one
-host and read there at SIGHUP; all others hear of it from that host.
+host and read there at SIGHUP; all others get it from that host.
 """
 
 import json
@@ -69,7 +69,7 @@ def add(
 ) -> None:
     """Puts a host on a roster, or says anew what its roles and times are, and signs it.
 
-    A node that starts tells its public key if it is not on the roster, and `seedflood keygen` prints it. FILE is made
+    A node that starts prints its public key if it is not on the roster, and `seedflood keygen` prints it. FILE is made
     if there is none.
 
     Example:
@@ -111,7 +111,7 @@ def remove(
     assert entry is not None, "removed entries stay"
     left = sum(not one.is_removed for one in after.entries)
     say(
-        f"{name} (origin {fingerprint(entry.origin)}) loses its links as soon as a host hears of it, and its key never "
+        f"{name} (origin {fingerprint(entry.origin)}) loses its links once a host learns of it, and its key never "
         f"returns.\nWhat it has published stays in the model. Windows no longer wait for it. Hosts left: {left}."
     )
     if not yes:
@@ -157,7 +157,7 @@ def cut(
     if removal["unreached"]:
         say(
             f"Not reached: {', '.join(removal['unreached'])}. Whatever else these hold of {name} is taken out of their "
-            "models when they hear of the cut."
+            "models when they get the cut."
         )
     if not yes:
         _ask()
@@ -190,7 +190,7 @@ def _write(file: Path, operator: Identity, before: SignedRoster, after: Roster, 
     if file.exists() and read_roster(file) != before:
         raise UsageError(f"{file} has changed meanwhile: run this again.")
     write_roster(file, SignedRoster.sign(operator, before.run, after))
-    how_to_spread = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
+    how_to_spread = "Copy the file to one host and send its node SIGHUP; the others get it from there."
     say(f"{what}, serial {after.serial}. {how_to_spread}")
 
 
