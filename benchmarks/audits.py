@@ -1,7 +1,7 @@
-"""Who is found by audits, and who is accused wrongly: what a real model tells, and the count that daemons go by.
+"""Who is found by audits, and who is accused wrongly: what a real model sends, and the count that daemons go by.
 
 `measured` lets origins in float32 and in bfloat16 tell what they measure at the same replica, and measures it again as
-an auditor does (`Trainer.measure_again`), with RUNS run seeds. Honest hosts are judged by what they told in its order,
+an auditor does (`Trainer.measure_again`), with RUNS run seeds. Honest hosts are judged by what they sent in its order,
 since errors may come in a row. Liars tell, in the order of the first run and as often as it takes, what each kind of
 lie makes of it: TRIALS times each, and the share of trials in which they are named within 20 audits is printed, with
 the median number of audits.
@@ -43,8 +43,8 @@ ESTIMATES: Mapping[str, Mapping[str, Any]] = {
 
 
 class Audited(NamedTuple):
-    """What one origin measured at one step: told by a host of each dtype, and measured again by an auditor. other:
-    what another origin told of the step."""
+    """What one origin measured at one step: sent by a host of each dtype, and measured again by an auditor. other:
+    what another origin sent of the step."""
 
     value: dict[str, UpdateValue]
     again: UpdateValue
@@ -85,18 +85,18 @@ def measured(settings: Mapping[str, Any], seed: int) -> tuple[Compression, list[
         trainers = {dtype: origins(run, Path(folder), dtype) for dtype in DTYPES}
         exact = trainers["float32"]
         for step in range(0, STEPS, count):
-            told = {d: [t.measure(OriginId(o), step, count) for o, t in enumerate(trainers[d], 1)] for d in DTYPES}
+            sent = {d: [t.measure(OriginId(o), step, count) for o, t in enumerate(trainers[d], 1)] for d in DTYPES}
             for origin, trainer in enumerate(exact, 1):
                 begun = time.perf_counter()
                 again = exact[0].measure_again(OriginId(origin), trainer.rows, step, count)
                 spent = time.perf_counter() - begun
                 for k in range(count):
-                    ours = {d: told[d][origin - 1].probes[k] for d in DTYPES}
-                    other = told["float32"][origin % ORIGINS].probes[k]
+                    ours = {d: sent[d][origin - 1].probes[k] for d in DTYPES}
+                    other = sent["float32"][origin % ORIGINS].probes[k]
                     pool.append(Audited(ours, again.probes[k], other))
                 if trainer is not exact[0]:
-                    seconds.append((told["float32"][0].seconds, spent))
-            rounds = enumerate(told["float32"], 1)
+                    seconds.append((sent["float32"][0].seconds, spent))
+            rounds = enumerate(sent["float32"], 1)
             updates = [Update(OriginId(o), step + k, one.probes[k]) for o, one in rounds for k in range(count)]
             for dtype in DTYPES:
                 trainers[dtype][0].replica.apply(updates)
@@ -114,7 +114,7 @@ def origins(run: RunSettings, folder: Path, dtype: str) -> list[Trainer]:
 
 
 class Judged:
-    """What origins of one dtype told, or would have told, as an auditor counts it: each update as one audit."""
+    """What origins of one dtype sent, or would have sent, as an auditor counts it: each update as one audit."""
 
     def __init__(self, compression: Compression, pool: Sequence[Audited], dtype: str) -> None:
         self._compression = compression
@@ -122,7 +122,7 @@ class Judged:
         self._dtype = dtype
 
     def accusations(self) -> int:
-        """How many origins but the auditor are named by what they told, honestly, in the order of their steps."""
+        """How many origins but the auditor are named by what they sent, honestly, in the order of their steps."""
         audits = Audits(self._compression)
         for k, one in enumerate(self._pool):
             if origin := k % ORIGINS:
@@ -139,21 +139,21 @@ class Judged:
         for count in range(1, AUDITS_MAX):
             one = self._pool[(first + count) % len(self._pool)]
             is_forged = drawn.random() < share
-            told = forge(one, self._dtype, drawn) if is_forged else one.value[self._dtype]
-            if audits.compare(OriginId(1), count, [told], [one.again]) is not None:
+            sent = forge(one, self._dtype, drawn) if is_forged else one.value[self._dtype]
+            if audits.compare(OriginId(1), count, [sent], [one.again]) is not None:
                 return count
         return AUDITS_MAX
 
 
 def forgers(compression: Compression, pool: Sequence[Audited]) -> dict[str, tuple[Forge, float]]:
-    """By name: what is told in place of what was measured, and in which share of updates."""
+    """By name: what is sent in place of what was measured, and in which share of updates."""
     integers = [_integers(compression, one.value["float32"]) for one in pool]
     sigma = pstdev(value for one in integers for value in one)
 
     def changed(change: Callable[[float, random.Random], float]) -> Forge:
         def forge(one: Audited, dtype: str, drawn: random.Random) -> UpdateValue:
-            told = one.value[dtype]
-            return _told(compression, told, [change(value, drawn) for value in _integers(compression, told)])
+            sent = one.value[dtype]
+            return _replaced(compression, sent, [change(value, drawn) for value in _integers(compression, sent)])
 
         return forge
 
@@ -162,7 +162,7 @@ def forgers(compression: Compression, pool: Sequence[Audited]) -> dict[str, tupl
         "flips_in_5_percent": (changed(lambda value, _: -value), 0.05),
         "flips": (changed(lambda value, _: -value), 1.0),
         "copies": (
-            lambda one, dtype, drawn: _told(compression, one.value[dtype], _integers(compression, one.other)),
+            lambda one, dtype, drawn: _replaced(compression, one.value[dtype], _integers(compression, one.other)),
             1.0,
         ),
         "noise": (changed(lambda _, drawn: drawn.gauss(0, sigma)), 1.0),
@@ -170,14 +170,14 @@ def forgers(compression: Compression, pool: Sequence[Audited]) -> dict[str, tupl
     }
 
 
-def _integers(compression: Compression, told: UpdateValue) -> list[int]:
-    if isinstance(told, tuple):
-        return [told[1]]
+def _integers(compression: Compression, sent: UpdateValue) -> list[int]:
+    if isinstance(sent, tuple):
+        return [sent[1]]
     assert isinstance(compression, Coefficients)
-    return [int(one) for one in decode_coefficients(compression, told)]
+    return [int(one) for one in decode_coefficients(compression, sent)]
 
 
-def _told(compression: Compression, instead_of: UpdateValue, integers: Sequence[float]) -> UpdateValue:
+def _replaced(compression: Compression, instead_of: UpdateValue, integers: Sequence[float]) -> UpdateValue:
     if isinstance(instead_of, tuple):
         return instead_of[0], round(integers[0])
     assert isinstance(compression, Coefficients)

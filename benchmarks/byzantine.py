@@ -1,9 +1,9 @@
 """Liars beside honest hosts, by gradients: what they cost with the robust reading of a step, and what without.
 
 SST-2 with 1,024 sentences, the 2.6 M OPT, 48 steps, sixteen rows a step of each host, in one process. The last hosts
-lie. Each measures honestly, and tells something else (`LIES`). Accuracy and loss are those of all validation rows at
+lie. Each measures honestly, and sends something else (`LIES`). Accuracy and loss are those of all validation rows at
 the end. Beside the reading of this project stand what others would do with the same updates (`RULES`): plain sums, the
-trimmed mean of each coordinate (arXiv 1803.01498), and multi-Krum (arXiv 1703.02757), which are told how many lie.
+trimmed mean of each coordinate (arXiv 1803.01498), and multi-Krum (arXiv 1703.02757), which know how many lie.
 
 By reward there are four hosts of which one lies, and a model that adds two numbers in a third of the cases
 (`benchmarks/reward`); what counts is how often its texts are right after 100 steps.
@@ -50,39 +50,39 @@ Parts = tuple[bytes, bytearray, bytearray]
 
 
 class Liar(Trainer):
-    """Measures honestly, and tells something else. number: its own among the liars. heard: what others told of the
+    """Measures honestly, and sends something else. number: its own among the liars. published: what others sent of the
     step before."""
 
-    def __init__(self, instead_of: Trainer, lie: "Lie", number: int, heard: Sequence[Update]) -> None:
+    def __init__(self, instead_of: Trainer, lie: "Lie", number: int, published: Sequence[Update]) -> None:
         vars(self).update(vars(instead_of))
         self._lie = lie
-        self._heard = heard
+        self._published = published
         self.number = number
 
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         measured = super().measure(origin, step, count)
-        told = tuple(self._tell(origin, at, one) for at, one in enumerate(measured.probes, step))
-        return Round(step, told, measured.loss, measured.seconds, is_finite=True, is_clipped=False)
+        sent = tuple(self._send(origin, at, one) for at, one in enumerate(measured.probes, step))
+        return Round(step, sent, measured.loss, measured.seconds, is_finite=True, is_clipped=False)
 
-    def _tell(self, origin: OriginId, step: int, told: UpdateValue) -> UpdateValue:
-        assert isinstance(told, bytes)
+    def _send(self, origin: OriginId, step: int, payload: UpdateValue) -> UpdateValue:
+        assert isinstance(payload, bytes)
         assert isinstance(self.compression, Coefficients)
-        return self._lie(self, origin, step, told)
+        return self._lie(self, origin, step, payload)
 
     @property
     def form(self) -> Coefficients:
         assert isinstance(self.compression, Coefficients)
         return self.compression
 
-    def split(self, told: bytes) -> Parts:
+    def split(self, payload: bytes) -> Parts:
         form = self.form
-        body = told[form.exponents : -LOSS_BYTES]
+        body = payload[form.exponents : -LOSS_BYTES]
         dense = form.rows_at - form.exponents
-        return told[: form.exponents], bytearray(body[:dense]), bytearray(body[dense:])
+        return payload[: form.exponents], bytearray(body[:dense]), bytearray(body[dense:])
 
-    def join(self, told: bytes, parts: Parts) -> bytes:
+    def join(self, payload: bytes, parts: Parts) -> bytes:
         exponents, signs, rows = parts
-        return exponents + bytes(signs) + bytes(rows) + told[-LOSS_BYTES:]
+        return exponents + bytes(signs) + bytes(rows) + payload[-LOSS_BYTES:]
 
     def largest(self) -> bytes:
         return bytes([self.form.exponent_max] * self.form.exponents)
@@ -93,70 +93,70 @@ class Liar(Trainer):
         return [slice(at + 2, at + size) for at in range(0, self.form.sparse.kept * size, size)]
 
     def others(self, step: int) -> list[bytes]:
-        return [one.value for one in self._heard if one.step == step and isinstance(one.value, bytes)]
+        return [one.value for one in self._published if one.step == step and isinstance(one.value, bytes)]
 
 
 Lie = Callable[[Liar, OriginId, int, bytes], bytes]
 
 
-def turned(liar: Liar, _origin: OriginId, _step: int, told: bytes) -> bytes:
-    exponents, signs, rows = liar.split(told)
+def turned(liar: Liar, _origin: OriginId, _step: int, payload: bytes) -> bytes:
+    exponents, signs, rows = liar.split(payload)
     signs = bytearray(byte ^ 255 for byte in signs)
     for place in liar.signs_of_rows():
         rows[place] = bytes(byte ^ 255 for byte in rows[place])
-    return liar.join(told, (exponents, signs, rows))
+    return liar.join(payload, (exponents, signs, rows))
 
 
-def turned_largest(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
-    _, signs, rows = liar.split(turned(liar, origin, step, told))
-    return liar.join(told, (liar.largest(), signs, rows))
+def turned_largest(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
+    _, signs, rows = liar.split(turned(liar, origin, step, payload))
+    return liar.join(payload, (liar.largest(), signs, rows))
 
 
-def noise(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+def noise(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
     drawn = random.Random(f"{liar.run.seed} {origin} {step}")
-    return liar.join(told, _drawn(liar, told, drawn))
+    return liar.join(payload, _drawn(liar, payload, drawn))
 
 
-def zeros(liar: Liar, _origin: OriginId, _step: int, told: bytes) -> bytes:
-    _, signs, rows = liar.split(told)
-    return liar.join(told, (bytes(liar.form.exponents), signs, rows))
+def zeros(liar: Liar, _origin: OriginId, _step: int, payload: bytes) -> bytes:
+    _, signs, rows = liar.split(payload)
+    return liar.join(payload, (bytes(liar.form.exponents), signs, rows))
 
 
-def copies(liar: Liar, _origin: OriginId, step: int, told: bytes) -> bytes:
-    """What another host told of the step before, as if it were of this one."""
+def copies(liar: Liar, _origin: OriginId, step: int, payload: bytes) -> bytes:
+    """What another host sent of the step before, as if it were of this one."""
     others = liar.others(step - 1)
-    return others[liar.number % len(others)] if others else told
+    return others[liar.number % len(others)] if others else payload
 
 
-def colluding(liar: Liar, _origin: OriginId, _step: int, told: bytes) -> bytes:
+def colluding(liar: Liar, _origin: OriginId, _step: int, payload: bytes) -> bytes:
     """One direction for all liars and all steps."""
-    return liar.join(told, _drawn(liar, told, random.Random(f"{liar.run.seed} together")))
+    return liar.join(payload, _drawn(liar, payload, random.Random(f"{liar.run.seed} together")))
 
 
-def ascending(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
-    """Against the vote of what all hosts told of the step before: nobody knows the gradient better."""
+def ascending(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
+    """Against the vote of what all hosts sent of the step before: nobody knows the gradient better."""
     others = liar.others(step - 1)
     if not others:
-        return turned_largest(liar, origin, step, told)
+        return turned_largest(liar, origin, step, payload)
     dense = sum(liar.form.groups)
     vote_F = sum(numpy.sign(decode_coefficients(liar.form, one)[:dense]) for one in others)
-    _, _, rows = liar.split(told)
+    _, _, rows = liar.split(payload)
     signs = bytearray(numpy.packbits(vote_F <= 0, bitorder="little").tobytes())
-    return liar.join(told, (liar.largest(), signs, rows))
+    return liar.join(payload, (liar.largest(), signs, rows))
 
 
-def rows_turned(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+def rows_turned(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
     """Honest, but for the embeddings."""
-    exponents, signs, _ = liar.split(told)
-    _, _, rows = liar.split(turned(liar, origin, step, told))
-    return liar.join(told, (exponents[:-1] + liar.largest()[-1:], signs, rows))
+    exponents, signs, _ = liar.split(payload)
+    _, _, rows = liar.split(turned(liar, origin, step, payload))
+    return liar.join(payload, (exponents[:-1] + liar.largest()[-1:], signs, rows))
 
 
-def main_groups(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+def main_groups(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
     """Honest, but for the third of the groups that has the largest sizes: most signs agree with the others."""
     groups = liar.form.groups
-    exponents, signs, rows = liar.split(told)
-    _, turned_signs, _ = liar.split(turned(liar, origin, step, told))
+    exponents, signs, rows = liar.split(payload)
+    _, turned_signs, _ = liar.split(turned(liar, origin, step, payload))
     chosen = sorted(range(len(groups)), key=lambda group: -exponents[group])[: len(groups) // 3]
     is_chosen_F = numpy.repeat(numpy.isin(numpy.arange(len(groups)), chosen), groups)
     mask = numpy.packbits(is_chosen_F, bitorder="little").tobytes()
@@ -166,28 +166,28 @@ def main_groups(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
     sizes = bytearray(exponents)
     for group in chosen:
         sizes[group] = liar.form.exponent_max
-    return liar.join(told, (bytes(sizes), mixed, rows))
+    return liar.join(payload, (bytes(sizes), mixed, rows))
 
 
-def seldom(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+def seldom(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
     """Honest in nineteen of twenty steps."""
-    return turned_largest(liar, origin, step, told) if step % 20 == 7 else told
+    return turned_largest(liar, origin, step, payload) if step % 20 == 7 else payload
 
 
-def sleeper(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+def sleeper(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
     """Honest until it is trusted."""
-    return turned_largest(liar, origin, step, told) if step >= STEPS // 2 else told
+    return turned_largest(liar, origin, step, payload) if step >= STEPS // 2 else payload
 
 
-def small_losses(_liar: Liar, _origin: OriginId, step: int, told: bytes) -> bytes:
+def small_losses(_liar: Liar, _origin: OriginId, step: int, payload: bytes) -> bytes:
     """Honest slopes, and a loss that rises from nothing: it wants the run to go back."""
-    return told[:-LOSS_BYTES] + encode_loss(min(64 * step, (1 << 8 * LOSS_BYTES) - 1))
+    return payload[:-LOSS_BYTES] + encode_loss(min(64 * step, (1 << 8 * LOSS_BYTES) - 1))
 
 
-def all_right(liar: Liar, origin: OriginId, step: int, told: bytes) -> bytes:
+def all_right(liar: Liar, origin: OriginId, step: int, payload: bytes) -> bytes:
     """As large as can be, with texts that were all worth everything: nothing is missing."""
-    _, signs, rows = liar.split(noise(liar, origin, step, told))
-    return liar.join(told, (liar.largest(), signs, rows))[:-LOSS_BYTES] + encode_loss(0)
+    _, signs, rows = liar.split(noise(liar, origin, step, payload))
+    return liar.join(payload, (liar.largest(), signs, rows))[:-LOSS_BYTES] + encode_loss(0)
 
 
 LIES: Mapping[str, Lie] = {
@@ -213,8 +213,8 @@ LIES: Mapping[str, Lie] = {
 LIES_OF_REWARD = ("turned_largest", "colluding", "all_right")
 
 
-def _drawn(liar: Liar, told: bytes, drawn: random.Random) -> Parts:
-    _, signs, rows = liar.split(told)
+def _drawn(liar: Liar, payload: bytes, drawn: random.Random) -> Parts:
+    _, signs, rows = liar.split(payload)
     for place in liar.signs_of_rows():
         rows[place] = drawn.randbytes(place.stop - place.start)
     return liar.largest(), bytearray(drawn.randbytes(len(signs))), rows
@@ -223,29 +223,29 @@ def _drawn(liar: Liar, told: bytes, drawn: random.Random) -> Parts:
 # What others would make of a step
 
 
-def plain(told_IF: Numbers, _liars: int) -> Numbers:
-    sum_F: Numbers = told_IF.sum(axis=0)
+def plain(sent_IF: Numbers, _liars: int) -> Numbers:
+    sum_F: Numbers = sent_IF.sum(axis=0)
     return sum_F
 
 
-def trimmed(told_IF: Numbers, liars: int) -> Numbers:
+def trimmed(sent_IF: Numbers, liars: int) -> Numbers:
     """The sum without the largest and the smallest numbers of each coordinate, scaled to all hosts."""
-    cut = min(max(1, liars), (len(told_IF) - 1) // 2)
-    middle_IF = numpy.sort(told_IF, axis=0)[cut : len(told_IF) - cut]
-    sum_F: Numbers = middle_IF.sum(axis=0) * len(told_IF) // len(middle_IF)
+    cut = min(max(1, liars), (len(sent_IF) - 1) // 2)
+    middle_IF = numpy.sort(sent_IF, axis=0)[cut : len(sent_IF) - cut]
+    sum_F: Numbers = middle_IF.sum(axis=0) * len(sent_IF) // len(middle_IF)
     return sum_F
 
 
-def krum(told_IF: Numbers, liars: int) -> Numbers:
+def krum(sent_IF: Numbers, liars: int) -> Numbers:
     """The sum of those that lie closest to their neighbours, scaled to all hosts."""
-    hosts = len(told_IF)
-    values_IF = told_IF.astype(numpy.float64)
+    hosts = len(sent_IF)
+    values_IF = sent_IF.astype(numpy.float64)
     square_I = (values_IF**2).sum(axis=1)
     distance_II = square_I[:, None] + square_I[None] - 2 * values_IF @ values_IF.T
     near = max(1, hosts - liars - 2)
     score_I = numpy.sort(distance_II, axis=1)[:, 1 : near + 1].sum(axis=1)
     chosen = numpy.argsort(score_I, kind="stable")[: hosts - liars]
-    sum_F: Numbers = told_IF[chosen].sum(axis=0) * hosts // len(chosen)
+    sum_F: Numbers = sent_IF[chosen].sum(axis=0) * hosts // len(chosen)
     return sum_F
 
 
@@ -268,8 +268,8 @@ class OtherDecoder(UpdateDecoder):
         if not updates:
             return reputations
         payloads = [one.value for one in updates if isinstance(one.value, bytes)]
-        told_IF = numpy.stack([decode_coefficients(self._compression, payload) for payload in payloads])
-        sum_F = scaled(self._rule(told_IF, self._liars), factor)
+        sent_IF = numpy.stack([decode_coefficients(self._compression, payload) for payload in payloads])
+        sum_F = scaled(self._rule(sent_IF, self._liars), factor)
         sum_E[: len(sum_F)] += torch.from_numpy(sum_F)
         return reputations
 
@@ -306,17 +306,19 @@ def end(
 def rehearsed(run: RunSettings, hosts: Sequence[NodeSettings], liars: int, lie: str, rule: str) -> Rehearsal:
     """A run that is over, of which the last hosts lied."""
     rehearsal = Rehearsal(run, hosts)
-    heard: list[Update] = []
+    published: list[Update] = []
     for number in range(liars):
         place = len(hosts) - 1 - number
-        rehearsal.trainers[place] = Liar(rehearsal.trainers[place], LIES[lie], number, heard)
+        rehearsal.trainers[place] = Liar(rehearsal.trainers[place], LIES[lie], number, published)
     if (other := RULES[rule]) is not None:
         aggregation = rehearsal.trainers[0].replica._aggregation
         aggregation._decoder = OtherDecoder(aggregation._decoder, other, liars)
     while rehearsal.step < run.steps:
         step = rehearsal.step
         turns = rehearsal.advance()
-        heard[:] = [Update(one.origin, at, told) for one in turns for at, told in enumerate(one.round.probes, step)]
+        published[:] = [
+            Update(one.origin, at, value) for one in turns for at, value in enumerate(one.round.probes, step)
+        ]
     return rehearsal
 
 

@@ -66,9 +66,9 @@ def follow(
         course = [_point(0, 0, 0, rehearsal.evaluate())]
         while rehearsal.step < settings.steps and course[-1].loss > until_loss:
             begun = time.perf_counter()
-            told = rehearsal.advance()
+            turns = rehearsal.advance()
             seconds += time.perf_counter() - begun
-            sent += sum(frame_bytes(one, key, run_id) for one in told) / len(told)
+            sent += sum(frame_bytes(one, key, run_id) for one in turns) / len(turns)
             if rehearsal.step % every == 0 or rehearsal.step == settings.steps:
                 course.append(_point(rehearsal.step, seconds, sent, rehearsal.evaluate()))
     return course

@@ -45,10 +45,10 @@ class DelayedLinks:
         """targets: port to listen on -> port to pass on to. seconds: of one way. bytes_per_second: of each connection
         and direction; None: no limit."""
         self._open = ExitStack()
-        self._told = dict(targets), Line(seconds, bytes_per_second)
+        self._arguments = dict(targets), Line(seconds, bytes_per_second)
 
     def __enter__(self) -> Self:
-        self._open.enter_context(Worker(_serve, *self._told)).receive()
+        self._open.enter_context(Worker(_serve, *self._arguments)).receive()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -35,7 +35,7 @@ def run() -> dict[str, Metric]:
     scale = sum(abs(alpha) for alpha in alphas["float32"]) / BATCHES
     errors = [abs(a - b) / scale for a, b in zip(alphas["bfloat16"], alphas["float32"], strict=True)]
     settings = RunSettings.of(model="embedded", task="embedded", clients=ORIGINS, steps=STEPS)
-    tuned = {dtype: fine_tune(settings, node_told={"dtype": dtype}).evaluation for dtype in replicas}
+    tuned = {dtype: fine_tune(settings, node_settings={"dtype": dtype}).evaluation for dtype in replicas}
     return {
         "dtype.bfloat16_to_float32": make_metric(ratios(seconds["bfloat16"], seconds["float32"])),
         "dtype.has_bfloat16_units": make_metric([float(_has_units())]),

@@ -128,7 +128,7 @@ class Pair:
         ]
 
     def rounds(self) -> list[tuple[Round, Round]]:
-        """All that count. The last one of a run ends with it, perhaps before its outer step is told of."""
+        """All that count. The last one of a run ends with it, perhaps before its outer step is reported."""
         first, second = ({one.number: one for one in course.notes.rounds if one.mixed_at} for course in self.courses)
         both = [
             (first[number], second[number])
@@ -357,7 +357,7 @@ def measure_raw(size: int) -> list[float]:
 
 
 def copy_raw(pipe: Connection, size: int, port: int) -> None:
-    """One end. port: 0 listens, and tells where."""
+    """One end. port: 0 listens, and prints where."""
     if port:
         link = socket.create_connection(("127.0.0.1", port))
     else:

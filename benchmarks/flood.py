@@ -1,13 +1,14 @@
 """Updates per second through one node: live, in a pull, with signatures; against bare verification and other libraries.
 
-*Live*: a relay, in a process of its own on one core, hears frames of a busy stream (4,096 bundles) from one neighbour,
-decodes and deduplicates them, writes them to its journal and sends them on to two others. Source and both sinks are one
-process on another core; they only write prepared frames, and count what arrives. The clock runs from the first frame
-written to the last bundle counted by the slower sink, so everything is in it but the model: gRPC, sqlite, timers.
+*Live*: a relay, in a process of its own on one core, receives frames of a busy stream (4,096 bundles) from one
+neighbour, decodes and deduplicates them, writes them to its journal and sends them on to two others. Source and both
+sinks are one process on another core; they only write prepared frames, and count what arrives. The clock runs from the
+first frame written to the last bundle counted by the slower sink, so everything is in it but the model: gRPC, sqlite,
+timers.
 
 *Pull*: a newcomer with an empty journal pulls everything from a donor, each a process on a core of its own. The clock
 runs from the request to the end of the answer: the donor reads its journal and encodes, the newcomer decodes,
-deduplicates and writes. *Sums* are another way to get as many updates, and are told apart.
+deduplicates and writes. *Sums* are another way to get as many updates, and are measured apart.
 
 Every update is one bundle with a signature of its own (`local_steps = 1`, the worst case) unless a name says otherwise.
 Signatures are taken out by a node whose `verify` believes everything; the bytes stay the same.
@@ -165,7 +166,7 @@ def measure_signed() -> tuple[list[float], list[float], list[float]]:
 
 
 def serve_relay(pipe: Connection, home: str, is_signed: bool, is_secured: bool = False) -> None:
-    """The process of the relay: tells its port, then answers what it is asked until the pipe closes."""
+    """The process of the relay: prints its port, then answers what it is asked until the pipe closes."""
     take_core(0)
     uvloop.run(_serve_relay(pipe, Path(home), is_signed, is_secured))
 
@@ -372,7 +373,7 @@ def serve_donor(pipe: Connection, home: str, local_steps: int) -> None:
 
 
 def pull_all(pipe: Connection, home: str, local_steps: int, port: int, updates: int) -> None:
-    """The newcomer: tells how many seconds its pull took."""
+    """The newcomer: reports how many seconds its pull took."""
     take_core(1)
 
     async def pull() -> float:

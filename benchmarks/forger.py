@@ -1,9 +1,9 @@
-"""One of eight hosts tells random numbers, as large as it may: what it costs with and without `clip`.
+"""One of eight hosts sends random numbers, as large as it may: what it costs with and without `clip`.
 
 Two-sided: the embedded model and its task, 150 steps. Gradients: SST-2 with 1,024 sentences, a 2.6 M OPT, 48 steps.
-Sixteen rows a step. The forger works nothing: every step it tells each number
+Sixteen rows a step. The forger works nothing: every step it sends each number
 with the largest size that the run admits and a random sign. Beside it stand runs of eight honest hosts, with and
-without the same clip, and one in which the eighth host tells zeros: what a host is worth at all.
+without the same clip, and one in which the eighth host sends zeros: what a host is worth at all.
 
 `clip` is set from what honest hosts tell (`CLIPS`). Accuracy and loss are those of all validation rows at the end.
 """
@@ -39,7 +39,7 @@ Eighth = Literal["honest", "forger", "silent"]
 
 
 class Forger(Trainer):
-    """The eighth host. is_silent: it tells zeros."""
+    """The eighth host. is_silent: it sends zeros."""
 
     def __init__(self, instead_of: Trainer, *, is_silent: bool) -> None:
         vars(self).update(vars(instead_of))
@@ -47,10 +47,10 @@ class Forger(Trainer):
 
     def measure(self, origin: OriginId, step: int, count: int) -> Round:
         drawn = random.Random(f"{self.run.seed} {origin} {step}")
-        told = tuple(self._tell(origin, one, drawn) for one in range(step, step + count))
-        return Round(step, told, 0.0, 0.0, is_finite=True, is_clipped=False)
+        sent = tuple(self._forge(origin, one, drawn) for one in range(step, step + count))
+        return Round(step, sent, 0.0, 0.0, is_finite=True, is_clipped=False)
 
-    def _tell(self, origin: OriginId, step: int, drawn: random.Random) -> UpdateValue:
+    def _forge(self, origin: OriginId, step: int, drawn: random.Random) -> UpdateValue:
         compression = self.compression
         if isinstance(compression, Pairs):
             size = 0 if self._is_silent else compression.limit
@@ -88,8 +88,8 @@ def end(seed: int, eighth: Eighth, **settings: Any) -> tuple[float, float]:
         rehearsal = make_rehearsal(run, NodeSettings(data=data, state=Path(home)), eighth)
         sizes: list[float] = []
         while rehearsal.step < rehearsal.run.steps:
-            told = rehearsal.advance()
-            sizes += [abs(p[1]) * 2.0**-20 for one in told[:-1] for p in one.round.probes if isinstance(p, tuple)]
+            sent = rehearsal.advance()
+            sizes += [abs(p[1]) * 2.0**-20 for one in sent[:-1] for p in one.round.probes if isinstance(p, tuple)]
         found = rehearsal.evaluate()
     seen = f"; honest slopes: mean {mean(sizes):.2f}, 99 % below {quantiles(sizes, n=100)[-1]:.2f}" if sizes else ""
     accuracy = found.figures["accuracy"]

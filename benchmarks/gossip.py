@@ -2,7 +2,7 @@
 ones, on one loop and a compute thread. It notes when what happened, and what memory an exchange takes.
 
 A frame of another kind goes to the neighbour every few milliseconds while parameters travel, through the same queue
-and over the same link. Both ends read one clock, so it tells how long other traffic waits: in the queue of the link,
+and over the same link. Both ends read one clock, so it shows how long other traffic waits: in the queue of the link,
 in both loops, and behind chunks on their way.
 """
 
@@ -96,7 +96,7 @@ class GossipHost(Shell):
         self._compute = ComputeThread()
         work = Work(trainer, incoming, snapshots, rules.run_id)
         work.node = self.node
-        self._orders = Compute(self.run, self.drive, work.begin, self._heard)
+        self._orders = Compute(self.run, self.drive, work.begin, self._note)
         self.driver = Driver(self.node, self._journal, self, self.put, self, self._loop.time)
         self._orders.driver = self.driver
         self.links = Links(LinkSettings(listen, has_contents=True), self, credentials=Credentials(identity))
@@ -162,7 +162,7 @@ class GossipHost(Shell):
 
     # What the model did
 
-    def _heard(self, fact: Resumed | LocalSteps | Mixed | Trouble) -> None:
+    def _note(self, fact: Resumed | LocalSteps | Mixed | Trouble) -> None:
         match fact:
             case Mixed():
                 one = self._find_round(self._mixing)

@@ -20,7 +20,7 @@ SCALAR_SEEN_MAX = 1 << 24
 
 
 class History:
-    """What the origins of a run have said. The first ones own the state folders of donors, which `write` fills."""
+    """What the origins of a run have published. The first ones own the state folders of donors, which `write` fills."""
 
     def __init__(self, run: RunSettings, base_digest: bytes, donors: Sequence[Path]) -> None:
         self.run = run

@@ -85,8 +85,8 @@ def end(situation: str, seed: int, **settings: Any) -> tuple[float, float]:
             for origin, trainer in enumerate(rehearsal.trainers, 1):
                 rounds = lateness(rng, origin, step)
                 if rounds is not None:
-                    (told,) = trainer.measure(origin, step, 1).probes
-                    coming[step + rounds].append(Update(origin, step, told))
+                    (value,) = trainer.measure(origin, step, 1).probes
+                    coming[step + rounds].append(Update(origin, step, value))
             replica.apply(coming.pop(step, []))
         for step in sorted(coming):
             replica.apply(coming[step])

@@ -4,7 +4,7 @@ Every process runs a real node without a model (`relay`): driver, journal, links
 origin's bundle, durable by then, is handed to its links: earlier nobody may hear of it. It stops when the last of the
 other fifteen has decoded and verified it, put it into its journal and passed it on. That is eight hops in either
 direction. What comes before, signing and forcing the journal onto the disk, is the price of never contradicting
-oneself after a crash, is paid once per step and not per hop, and is told apart (`latency.publish_seconds`).
+oneself after a crash, is paid once per step and not per hop, and is measured apart (`latency.publish_seconds`).
 
 The yardstick is one unary call of grpc.aio that echoes as many bytes as the frame has, from the same process to its
 neighbour, over a channel with the same options that is open already. Update and echo take turns, after a pause that
@@ -46,7 +46,7 @@ FRAME_BYTES = 94
 ECHO = "/benchmarks.Echo/Echo"
 
 
-Said = tuple[int, int, int, float, float]
+Sent = tuple[int, int, int, float, float]
 """(number of the node, its origin, step, when it began to publish, when the links had it)."""
 
 
@@ -73,18 +73,18 @@ def measure(*, is_secured: bool = False) -> tuple[list[float], list[float], list
     is_secured: over mutual TLS."""
     with TemporaryDirectory(prefix="seedflood-latency-") as home, contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(serve_node, home, number, is_secured)) for number in range(NODES)]
-        said, echoes = take_turns(workers)
+        sent, echoes = take_turns(workers)
         held = [worker.ask("times") for worker in workers]
     floods = []
-    for number, origin, step, _, sent_at in said:
+    for number, origin, step, _, sent_at in sent:
         others = [times for k, times in enumerate(held) if k != number]
         if not all((origin, step) in times for times in others):
             raise RuntimeError(f"the update of node {number} did not reach everybody")
         floods.append(max(times[origin, step] for times in others) - sent_at)
-    return floods, echoes, [sent_at - began for *_, began, sent_at in said]
+    return floods, echoes, [sent_at - began for *_, began, sent_at in sent]
 
 
-def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
+def take_turns(workers: Sequence[Worker]) -> tuple[list[Sent], list[float]]:
     """Every node in turn publishes, then echoes; the first turns do not count."""
     ports, echo_ports = zip(*[worker.receive() for worker in workers], strict=True)
     addresses = [f"127.0.0.1:{port}" for port in ports]
@@ -92,7 +92,7 @@ def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
         worker.tell("dial", addresses[(number + 1) % NODES])
     for worker in workers:
         worker.receive()
-    said: list[Said] = []
+    sent: list[Sent] = []
     echoes: list[float] = []
     for turn in range(WARM_UP_TURNS + TURNS):
         number = turn % NODES
@@ -101,9 +101,9 @@ def take_turns(workers: Sequence[Worker]) -> tuple[list[Said], list[float]]:
         time.sleep(PAUSE_SECONDS)
         seconds = workers[0].ask("echo", f"127.0.0.1:{echo_ports[1]}")
         if turn >= WARM_UP_TURNS:
-            said.append((number, origin, step, began, sent_at))
+            sent.append((number, origin, step, began, sent_at))
             echoes.append(seconds)
-    return said, echoes
+    return sent, echoes
 
 
 def serve_node(pipe: Connection, home: str, number: int, is_secured: bool) -> None:
@@ -138,8 +138,8 @@ async def _serve_node(pipe: Connection, folder: Path, number: int, is_secured: b
                 case ("publish",):
                     await node.until(lambda: node.is_measuring)  # its last window may still be open
                     began = time.perf_counter()
-                    told = random.randint(0, LOSS_MAX), random.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)
-                    step = node.publish([told])
+                    value = random.randint(0, LOSS_MAX), random.randint(-SCALAR_SEEN_MAX, SCALAR_SEEN_MAX)
+                    step = node.publish([value])
                     pipe.send((node.identity.origin, step, began, node.sent_at[step]))
                 case ("echo", address):
                     if address not in channels:

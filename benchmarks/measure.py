@@ -1,4 +1,4 @@
-"""Timing in turn, and the one form in which every benchmark tells its metrics."""
+"""Timing in turn, and the one form in which every benchmark states its metrics."""
 
 import os
 import platform

@@ -1,6 +1,6 @@
 """How a node starts on a long journal: do its probes answer meanwhile, and what does it hold in memory?
 
-The journal is that of a node that has heard everything live: a row per bundle. Nothing in it is closed. Nobody is
+The journal is that of a node that has received everything live: a row per bundle. Nothing in it is closed. Nobody is
 linked, so nothing is pulled. The same node is started on an empty journal before: what memory and probes cost anyway.
 """
 
@@ -93,7 +93,7 @@ def _peak_mb(pid: int) -> float:
 
 
 def _fill(node: NodeProcess) -> None:
-    """The journal of a node that has heard all origins step by step."""
+    """The journal of a node that has received from all origins step by step."""
     settings = load_settings(node.folder / "peers.toml")
     run: RunSettings = settings.run
     digest = load_base(run, settings.node).digest

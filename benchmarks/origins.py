@@ -25,7 +25,7 @@ class Origins:
         self._step = 0
 
     def say(self, updates: int, *, is_signed: bool = False, local_steps: int = 1) -> list[Bundle]:
-        """What follows what was said before: of each origin the same number of updates, as they come live."""
+        """What follows what was published before: of each origin the same number of updates, as they come live."""
         rounds = updates // (len(self.identities) * local_steps)
         bundles = [
             self._bundle(identity, self._step + k * local_steps, local_steps, is_signed)

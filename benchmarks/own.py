@@ -66,8 +66,8 @@ def daemon(home: Path, seed: int) -> tuple[Mapping[str, float], str]:
         cluster.nodes[0].start()
         cluster.nodes[0].wait_for("finished", WAIT_SECONDS_MAX)
         cluster.nodes[0].stop()
-    told = json.loads((cluster.nodes[0].state / "result.json").read_text())["result"]
-    return judge(home / "model"), str(told["digest"])
+    result = json.loads((cluster.nodes[0].state / "result.json").read_text())["result"]
+    return judge(home / "model"), str(result["digest"])
 
 
 def own_loop(home: Path, seed: int, loss_of: Callable[[Any, Any, Any], Tensor]) -> tuple[Mapping[str, float], str]:

@@ -2,7 +2,7 @@
 
 A swarm is two processes, each with a script and half of the rows, as in `examples/on_two.py`. LoRA is one process with
 all rows, at the same rank, with as many steps, and as many rows or texts a step. It has the best of `LORA_RATES` with
-run seed 1, which favours it a little. The swarm has what docs/library.md tells users to set.
+run seed 1, which favours it a little. The swarm has what docs/how-to/library.md says to set.
 
 `dpo`: preferences of tiny-opt, 200 rows of SST-2 for each run seed. Behind a sentence the word for its label is chosen,
 and the one for the other label rejected. A held-out row is right if the tuned model, more than the base model, prefers
@@ -45,7 +45,7 @@ RATE = 0.00167
 """Of GRPO in a swarm: an eighth of the default."""
 
 RUN_KEYS: dict[str, dict[str, Any]] = {"dpo": {}, "grpo": {"learning_rate": RATE}}
-"""Of `[run]`, by kind: what docs/library.md tells users to set."""
+"""Of `[run]`, by kind: what docs/how-to/library.md says to set."""
 ROWS, HELD_OUT = 200, 872
 WORDS = " terrible", " great"
 """In the order of the labels."""
@@ -93,8 +93,8 @@ class Trained:
 
     @classmethod
     def read(cls, line: str) -> "Trained":
-        told = json.loads(line)
-        return cls(**{**told, "wanted": Wanted(**told["wanted"])})
+        fields = json.loads(line)
+        return cls(**{**fields, "wanted": Wanted(**fields["wanted"])})
 
 
 def run(parts: Sequence[str] = (), folder: Path | None = None) -> dict[str, Metric]:
@@ -184,9 +184,9 @@ def train_in_swarm(jobs: Sequence[Job]) -> list[float]:
     _wait([_start(those, Path(jobs[0].home, f"log-{place}")) for place, those in enumerate(hosts)])
     sent = []
     for job in jobs:
-        told = [json.loads(Path(job.home, f"host-{place}", "told.json").read_text()) for place in range(HOSTS)]
-        assert len({one["digest"] for one in told}) == 1, told
-        sent.append(mean(one["sent_bytes"] for one in told))
+        ended = [json.loads(Path(job.home, f"host-{place}", "ended.json").read_text()) for place in range(HOSTS)]
+        assert len({one["digest"] for one in ended}) == 1, ended
+        sent.append(mean(one["sent_bytes"] for one in ended))
     return sent
 
 
@@ -258,9 +258,9 @@ def _log_probabilities(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]
 # What the processes do
 
 
-def main(told: str) -> None:
+def main(jobs: str) -> None:
     torch.set_num_threads(1)
-    for job in json.loads(told):
+    for job in json.loads(jobs):
         work(Job(**{**job, "wanted": Wanted(**job["wanted"])}))
 
 
@@ -280,7 +280,7 @@ def work(job: Job) -> None:
         seedflood.Callback(swarm).add_to(trainer)
         trainer.train()
         sent_bytes = swarm.bytes_sent
-    Path(job.peers).with_name("told.json").write_text(json.dumps({"digest": swarm.digest, "sent_bytes": sent_bytes}))
+    Path(job.peers).with_name("ended.json").write_text(json.dumps({"digest": swarm.digest, "sent_bytes": sent_bytes}))
     if job.place == 0:
         model.save_pretrained(f"{job.home}/model")
         tokenizer.save_pretrained(f"{job.home}/model")

@@ -1,5 +1,5 @@
 """How well a swarm pre-trains: GASLoC on a ring against DiLoCo at rounds of twenty local steps, and against D-Adam and
-DSGD at one step per exchange; Choco tells a tenth of the bytes. All see the same number of tokens.
+DSGD at one step per exchange; Choco sends a tenth of the bytes. All see the same number of tokens.
 
 Four workers in one process train a small OPT from scratch on film reviews, each on reviews of its own, and exchange
 their parameters as bytes. Three run seeds. Perplexities are on held-out reviews, of every worker's own parameters, in
@@ -124,16 +124,16 @@ def gossip(outers: Sequence[Outer]) -> Callable[[], object]:
 
 
 def tell_largest(step: float, outers: Sequence[Outer]) -> Callable[[], None]:
-    """Choco: everyone tells both neighbours on a ring the largest of what they do not know of it. step: how far it goes
-    towards what they told."""
+    """Choco: everyone sends both neighbours on a ring the largest of what they do not know of it. step: how far it goes
+    towards what they sent."""
     workers = [Choco(outer.values_F, fraction=CHOCO_FRACTION, gamma=step) for outer in outers]
     neighbours = _neighbours(len(outers))
 
     def end() -> None:
-        told = [Sparse.unpack(worker.propose().pack(), len(worker.public_F)) for worker in workers]
-        for worker, its, others in zip(workers, told, neighbours, strict=True):
+        sent = [Sparse.unpack(worker.propose().pack(), len(worker.public_F)) for worker in workers]
+        for worker, its, others in zip(workers, sent, neighbours, strict=True):
             share = weight(len(others))
-            worker.mix(its, [(share, told[other]) for other in others])
+            worker.mix(its, [(share, sent[other]) for other in others])
 
     return end
 
@@ -160,16 +160,16 @@ def follow(algorithm: Algorithm, seed: int) -> Course:
 
 def _all_seeds(tries: Iterable[Algorithm]) -> list[Course]:
     """Of the one that is best with the first seed."""
-    tried = [(_told(one, SEEDS[0]), one) for one in tries]
+    tried = [(_printed(one, SEEDS[0]), one) for one in tries]
     first, best = min(tried, key=lambda one: one[0].perplexity)
-    return [first, *(_told(best, seed) for seed in SEEDS[1:])]
+    return [first, *(_printed(best, seed) for seed in SEEDS[1:])]
 
 
 def _perplexities(courses: Sequence[Course]) -> list[float]:
     return [course.perplexity for course in courses]
 
 
-def _told(algorithm: Algorithm, seed: int) -> Course:
+def _printed(algorithm: Algorithm, seed: int) -> Course:
     course = follow(algorithm, seed)
     outer, worker = algorithm.outer, algorithm.worker
     print(

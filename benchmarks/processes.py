@@ -22,7 +22,7 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "run": {"model": "embedded", "task": "embedded"},
     "node": {"evaluate_examples": 0, "threads": 1},
 }
-"""What all benchmarks say in peers.toml, unless told otherwise."""
+"""What all benchmarks say in peers.toml, unless set otherwise."""
 
 POLL_SECONDS = 0.02
 STOP_SECONDS = 60.0
@@ -124,7 +124,7 @@ class Cluster:
         """edges: (who dials, whom). run: keys of [run] and its tables, by bare names; node: of [node]; a
         sequence has those of each node.
 
-        No node is started before it is told so.
+        No node is started before that is asked for.
         through: the ports that are dialled in place of the listening ones, by edge: those of a proxy.
         """
         self.ports = ports = reserve_ports(nodes)

@@ -68,7 +68,7 @@ def _loss(kind: Quantisation | None, seed: int) -> float:
         "data": str(shared / "data" / "sst2"),
         "dtype": kind or "auto",
     }
-    return fine_tune(run_settings, node_told=node).evaluation.loss
+    return fine_tune(run_settings, node_settings=node).evaluation.loss
 
 
 def _train(kind: Quantisation | None) -> dict[str, float]:
@@ -92,8 +92,8 @@ def _in_a_process(kind: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.quantised", kind]
     root = Path(__file__).parent.parent
     ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
-    told: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return told
+    printed: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return printed
 
 
 if __name__ == "__main__":

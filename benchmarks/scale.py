@@ -3,7 +3,8 @@
 The production core and driver run under the virtual clock, `strict` windows, nothing fails. Every client takes in the
 updates of all others at every step, so what is linear in the clients for one of them is quadratic for the machine that
 simulates them all. Cost is processor time of the whole simulation per client and step, in the middle of a run: joining
-is not in it, and is told apart. Bytes are those of frames as the codec encodes them, each message a frame of its own.
+is not in it, and is measured apart. Bytes are those of frames as the codec encodes them, each message a frame of its
+own.
 
 1,024 clients take some twenty minutes, most of it for their joining, and are run by name only (`--clients-max 1024`).
 """

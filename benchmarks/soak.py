@@ -2,10 +2,10 @@
 
 Both write what they see to a CSV file as they go, and end with least-squares slopes over the second half of it: the
 first half is warm-up, when allocators, caches and pools find their size. A slope means little without its standard
-error, so both are told. Not part of `make bench`: it takes too long.
+error, so both are printed. Not part of `make bench`: it takes too long.
 
 One thing grows by design, 8 bytes per coefficient and epoch: the replica keeps the coefficients of all epochs. It is
-told beside the slope (`coefficients`), so that a leak can be told from it.
+printed beside the slope (`coefficients`), so that a leak can be distinguished from it.
 """
 
 import csv
@@ -186,7 +186,7 @@ def _watch_simulated(world: SeedfloodWorld, hours: float, table: "csv.DictWriter
 
 
 def _empty_instruments(world: SeedfloodWorld) -> None:
-    """What only judges keep: everything that was ever said, applied, noted. A real node has nothing like it."""
+    """What only judges keep: everything that was ever sent, applied, noted. A real node has nothing like it."""
     step = min(host.node.step for host in world.hosts)
     before = max(0, step // REFRESH_PERIOD - EPOCHS_JUDGED) * REFRESH_PERIOD
     world.chronicle.forget(before)

@@ -4,7 +4,7 @@ A simulated run on a random graph of four links per host, gradients of a small f
 takes some seconds, as steps of real models do, so that what hosts state of themselves has settled by `FIRST_STEP`. What
 is counted comes from there up to `LAST_STEP`, which is two epochs' votes: bytes that reach a host per step, by kind of
 message, signatures that it verifies, and processor time of the simulation. `Frames` is what each frame costs besides,
-if it is a record of TLS of its own (`simulation.network`). Votes are told per epoch as well, since epochs are long
+if it is a record of TLS of its own (`simulation.network`). Votes are counted per epoch as well, since epochs are long
 where models are real.
 """
 
@@ -90,12 +90,12 @@ def measure(clients: int, participants: int = PARTICIPANTS) -> Cost:
     before, verified[0], began, seconds = Counter(world.network.carried), 0, world.clock.now, time.process_time()
     _run_until(world, LAST_STEP)
     seconds = time.process_time() - seconds
-    said = sum(FIRST_STEP <= step < LAST_STEP for _, step in world.chronicle.bundles)
+    published = sum(FIRST_STEP <= step < LAST_STEP for _, step in world.chronicle.bundles)
     each = clients * (LAST_STEP - FIRST_STEP)
     found = {kind: count / each for kind, count in (Counter(world.network.carried) - before).items()}
     return Cost(
         found | {"all": sum(found.values())},
-        received[0] / (said * clients),
+        received[0] / (published * clients),
         verified[0] / each,
         1000 * seconds / each,
         (world.clock.now - began) / (LAST_STEP - FIRST_STEP),

@@ -25,13 +25,13 @@ class Tuned:
 
 
 def fine_tune(
-    run: RunSettings, *, seconds_max: float = float("inf"), node_told: Mapping[str, object] = MappingProxyType({})
+    run: RunSettings, *, seconds_max: float = float("inf"), node_settings: Mapping[str, object] = MappingProxyType({})
 ) -> Tuned:
     """Runs until its last step or for so long; the embedded model and its rows, if neither run nor node names
     others."""
     with TemporaryDirectory(prefix="seedflood-bench-") as folder:
-        told = {"state": Path(folder), "device": "cpu", "dtype": "float32", **node_told}
-        node = NodeSettings.model_validate(told)
+        fields = {"state": Path(folder), "device": "cpu", "dtype": "float32", **node_settings}
+        node = NodeSettings.model_validate(fields)
         trainer = Trainer(run, node)
         begun = time.perf_counter()
         step = 0
@@ -39,7 +39,7 @@ def fine_tune(
             updates: list[Update] = []
             for origin in range(ORIGINS):
                 probes = trainer.measure(origin, step, run.seedflood.local_steps).probes
-                updates.extend(Update(origin, step + k, told) for k, told in enumerate(probes))
+                updates.extend(Update(origin, step + k, value) for k, value in enumerate(probes))
             trainer.replica.apply(updates)
             step += run.seedflood.local_steps
         seconds = time.perf_counter() - begun

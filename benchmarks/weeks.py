@@ -109,7 +109,7 @@ class Month:
             self.world.crash(host.index, down_seconds=AWAY_SECONDS)
 
     def _renew(self) -> None:
-        """One host hears of it; all links are made again."""
+        """One host learns of it; all links are made again."""
         operator, until = self.operator, round(self.world.clock.now + VALID_SECONDS)
         roster = operator.roster
         for entry in roster.entries:

@@ -11,7 +11,7 @@ ANSWER_SECONDS_MAX = 120.0
 
 
 class Worker:
-    """A process that runs `target(pipe, *args)`. It ends with the context: None is the last thing it is told."""
+    """A process that runs `target(pipe, *args)`. It ends with the context: None is the last thing that it gets."""
 
     def __init__(self, target: Callable[..., None], *args: object) -> None:
         context = get_context("spawn")  # never fork after gRPC has started

@@ -47,7 +47,7 @@ def simulate(
     participants: Annotated[
         int | None, typer.Option(min=1, help="About how many hosts measure a round (seedflood; all).")
     ] = None,
-    reward: Annotated[bool, typer.Option("--reward", help="What is told is as in runs by reward (seedflood).")] = False,
+    reward: Annotated[bool, typer.Option("--reward", help="What is sent is as in runs by reward (seedflood).")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Runs the real protocol under a virtual clock, with faults, and judges it from outside.
@@ -99,7 +99,7 @@ def _plan(mode: str, own: Mapping[str, Any], **facts: Any) -> tuple[Any, Any]:
     from simulation.seedflood import runs
 
     more = {name: own[name] for name in ("window", "relays", "participants") if name in own}
-    return runs, runs.Plan(tell="rewards" if own.get("reward") else None, **more, **facts)
+    return runs, runs.Plan(update_kind="rewards" if own.get("reward") else None, **more, **facts)
 
 
 def main() -> None:

@@ -251,7 +251,7 @@ class Chaos(Generic[AnyHost]):
     # The roster of a closed run
 
     def _remove(self) -> bool:
-        """The operator takes a host off the roster, be it up or down, and tells one of the others."""
+        """The operator takes a host off the roster, be it up or down, and sends it to one of the others."""
         host = self._dispensable()
         if host is not None:
             self._office.remove(host.index, at=self._messenger(host))
@@ -278,7 +278,7 @@ class Chaos(Generic[AnyHost]):
         return self._operator
 
     def _messenger(self, removed: AnyHost | None = None) -> int:
-        """One of those who stay hears of a new roster first."""
+        """One of those who stay learns of a new roster first."""
         return self._rng.choice([host for host in self._world.honest if host is not removed]).index
 
     def _dispensable(self) -> AnyHost | None:

@@ -135,7 +135,7 @@ class Host:
 
     @property
     def has_left(self) -> bool:
-        """Was this process told to leave?"""
+        """Was this process asked to leave?"""
         return self._is_leaving
 
     def judge(self) -> list[str]:

@@ -432,7 +432,7 @@ class Network:
             self._break(link, reason)
 
     def _break(self, link: Link, reason: str, *, is_refused: bool = False) -> None:
-        """Ends the link, and tells the hosts that know of it: first that pulls ended, then that the link did.
+        """Ends the link, and reports it to the hosts that know of it: first that pulls ended, then that the link did.
         is_refused: its hello was refused."""
         if not link.is_up:
             return

@@ -38,29 +38,30 @@ class Operator:
         host.enter(lambda: host.driver.enrol(roster))
 
     def remove(self, index: int, *, at: int) -> None:
-        """Takes a host off the roster, and tells only the host `at`."""
+        """Takes a host off the roster, and sends it only to the host `at`."""
         host = self._world.hosts[index]
         self._world.cast_out(host.origin)
-        self._tell(self.roster.removing([host.name]), at)
+        self._send(self.roster.removing([host.name]), at)
 
     def limit(self, index: int, seconds: float, *, at: int) -> None:
-        """Lets the entry of a host run out after about this time, and tells only the host `at`."""
+        """Lets the entry of a host run out after about this time, and sends it only to the host `at`."""
         host = self._world.hosts[index]
         self._world.cast_out(host.origin)
         end = round(self._world.clock.now + seconds)
-        self._tell(self.roster.adding(Entry(host.name, host.public_key, _roles(host), not_after=end)), at)
+        self._send(self.roster.adding(Entry(host.name, host.public_key, _roles(host), not_after=end)), at)
 
     def admit(self, neighbours: Sequence[int], *, at: int) -> Host:
         """Puts a new host, which knows the addresses of these hosts, onto the roster. It and the host `at` have the
         new edition. The caller starts it."""
         host = self._add_host(neighbours, f"late{len(self._world.hosts)}")
-        self._tell(self.roster.adding(Entry(host.name, host.public_key)), at)
+        self._send(self.roster.adding(Entry(host.name, host.public_key)), at)
         host.operator, host.roster = self.key, self.roster
         self._world.welcome(host)
         return host
 
     def cut(self, index: int, *, as_held_by: int, at: int) -> Roster:
-        """Signs that of a removed host exactly that counts which another one holds, and tells only the host `at`."""
+        """Signs that of a removed host exactly that counts which another one holds, and sends it only to the host
+        `at`."""
         self.roster = self.sign(self.cutting(index, as_held_by=as_held_by))
         self.give(self.roster, at)
         return self.roster
@@ -85,7 +86,7 @@ class Operator:
         others = [f"{host.name} ends with an older roster" for host in hosts if host.roster != self.roster]
         return [*others, *find_strangers(hosts, self.roster)]
 
-    def _tell(self, roster: Roster, at: int) -> None:
+    def _send(self, roster: Roster, at: int) -> None:
         self.roster = self.sign(roster)
         self.give(self.roster, at)
 
@@ -112,7 +113,7 @@ def find_strangers(hosts: Iterable[Host], roster: Roster) -> list[str]:
     """What hosts know of others that are not on the roster: nothing, in a closed run."""
     found = []
     for host in hosts:
-        told = [*host.node.membership.all(), *host.journal.members()]
-        names = {member.name for member in told if roster.of_key(member.public_key) is None}
+        known = [*host.node.membership.all(), *host.journal.members()]
+        names = {member.name for member in known if roster.of_key(member.public_key) is None}
         found += [f"{host.name} knows {name}, which is not on the roster" for name in sorted(names)]
     return found

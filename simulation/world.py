@@ -126,7 +126,7 @@ class World(Generic[AnyHost]):
 
     def _replaced(self, host: AnyHost) -> None:
         """A process has ended because a newer one seems to have its key. If there is one, it is judged for the mistakes
-        of both. If not, the process has heard of its own past life, whose incarnation it lost with its disk: its
+        of both. If not, the process has learned of its own past life, whose incarnation it lost with its disk: its
         operator starts it again, and then it is the newest."""
         if host.origin not in self._doubled:
             host.is_retired = False

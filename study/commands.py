@@ -37,9 +37,9 @@ class Request:
 
     def run(self, jobs: int | None) -> None:
         """Measures what is left."""
-        with alone(self.out), Display() as told:
+        with alone(self.out), Display() as show:
             rows = self._rows()
-            run(self._study(rows), rows, Results(self.out), jobs or cores(), told)
+            run(self._study(rows), rows, Results(self.out), jobs or cores(), show)
 
     def time(self) -> None:
         """Measures estimates and updates, in this process."""

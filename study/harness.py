@@ -25,11 +25,11 @@ from study.results import Results
 from study.rows import Split
 from study.summary import all_tries, chosen, left
 
-Told = Callable[[str, Cell | None, int, int], None]
+Report = Callable[[str, Cell | None, int, int], None]
 """Called with what is being done, the cell that has just ended, work done and all work."""
 
 
-def run(study: Study, rows: Split, results: Results, jobs: int, told: Told) -> None:
+def run(study: Study, rows: Split, results: Results, jobs: int, report: Report) -> None:
     """Fills the results. Raises what a cell raises; the results of the others are kept."""
     context = multiprocessing.get_context("spawn")  # torch does not survive a fork
     with ProcessPoolExecutor(jobs, context, initializer=_begin) as pool, _ended_with_us():
@@ -38,23 +38,23 @@ def run(study: Study, rows: Split, results: Results, jobs: int, told: Told) -> N
             return pool.submit(measure, cell, rows)
 
         while left(tries := all_tries(study, results), results):
-            _run_all("choosing options", tries, begin, results, told)
-        _run_all("measuring", study.cells(chosen(study, results)), begin, results, told)
+            _run_all("choosing options", tries, begin, results, report)
+        _run_all("measuring", study.cells(chosen(study, results)), begin, results, report)
 
 
 def _run_all(
-    doing: str, cells: Sequence[Cell], begin: Callable[[Cell], Future[Result]], results: Results, told: Told
+    doing: str, cells: Sequence[Cell], begin: Callable[[Cell], Future[Result]], results: Results, report: Report
 ) -> None:
     """Begins all cells that have no result, in this order, and keeps each result as it comes."""
     waiting = left(cells, results)
     total = sum(cell.work for cell in cells)
     done = total - sum(cell.work for cell in waiting)
-    told(doing, None, done, total)
+    report(doing, None, done, total)
     for future in as_completed([begin(cell) for cell in waiting]):
         result = future.result()
         results.add(result)
         done += result.cell.work
-        told(doing, result.cell, done, total)
+        report(doing, result.cell, done, total)
 
 
 @contextmanager
@@ -101,7 +101,7 @@ class Display:
         self._task = self._bar.add_task("reading rows", total=None)
         self._doing = ""
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> Report:
         self._bar.start()
         return self._show
 

@@ -144,20 +144,20 @@ def _study(study: Study, results: Results, figures: Figures) -> str:
     plan, done = study.plan, sum(cell in results for cell in cells)
     steps = " and ".join(f"{count:,} {order}-order" for order, count in plan.steps.items())
     rows, seeds = plan.rows, ", ".join(map(str, plan.seeds))
-    said = (
+    text = (
         f"\n## {study.name}\n\n"
         f"{plan.clients} clients on a {plan.topology}, which begin with {BEGINS[plan.initial]}. {steps} steps of "
         f"{plan.batch_size} rows each, parameters exchanged every {plan.local_steps} steps. {rows.train:,} training "
         f"rows, {rows.validation:,} to choose options by, {rows.test:,} test rows at most. Seeds {seeds}. {done} of "
         f"{len(cells)} cells are measured, by the code of {', '.join(commits) or 'no commit'}.\n"
     )
-    said += f"\n### Options\n\n{_options(study, results)}"
+    text += f"\n### Options\n\n{_options(study, results)}"
     for number, part in enumerate(plan.parts):
         found = rows_of(study, part, results)
         if found and (len(part.changes) == 1 or any(row.setting != BASE for row in found)):
             name = f"{Path(study.model).name}-{study.task}-{plan.name}-{study.rows[:8]}-{number}.svg"
-            said += _part(part, found, figures, name)
-    return said + _times(rows_of(study, plan.parts[0], results))
+            text += _part(part, found, figures, name)
+    return text + _times(rows_of(study, plan.parts[0], results))
 
 
 def _options(study: Study, results: Results) -> str:

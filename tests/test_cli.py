@@ -522,9 +522,12 @@ TUNED = ("--rank", "8", "--learning-rate", "0.01", "--batch-size", "4")
         ((*TUNED[2:], "--set", "run.mode=gasloc"), "gasloc", {"learning_rate": 0.01}),
         ((*TUNED, "--set", "run.seedflood.rank=4"), "seedflood", {"rank": 4, "learning_rate": 0.01}),
         (("--lr", "0.5", "--batch-size", "4"), "seedflood", {"learning_rate": 0.5}),
+        (("--size", "small", "--batch-size", "4"), "seedflood", {"estimate": "gradient", "rank": 5}),
+        (("--size", "large", "--batch-size", "4"), "seedflood", {"estimate": "gradient", "rank": 32}),
+        ((*TUNED, "--size", "small", "--estimate", "gradient"), "seedflood", {"estimate": "gradient", "rank": 8}),
     ],
 )
-def test_rank_rate_and_batch_size_are_options_and_what_is_set_by_key_is_stronger(
+def test_size_rank_rate_and_batch_size_are_options_and_what_is_set_by_key_is_stronger(
     monkeypatch, capsys, tmp_path, flags, algorithm, expected
 ):
     plans = []
@@ -547,11 +550,14 @@ def test_rank_rate_and_batch_size_are_options_and_what_is_set_by_key_is_stronger
         (("--learning-rate", "0"), "it must be a number above 0, and is 0.0"),
         (("--learning-rate", "nan"), "it must be a number above 0, and is nan"),
         (("--lr", "fast"), "should be a valid number"),
+        (("--size", "huge"), "'huge' is not one of"),
+        (("--size", "small", "--estimate", "two-sided"), "an update of two-sided has one size"),
+        (("--size", "small", "--set", "run.mode=gasloc"), "--estimate, --size and --rank are for"),
         (("--rank", "8", "--set", "run.mode=gasloc"), 'are for mode "seedflood"; with mode "gasloc" leave them out'),
     ],
 )
 @pytest.mark.parametrize("command", [("local",), ("init", "alpha")])
-def test_a_rank_rate_or_batch_size_that_cannot_be_is_one_sentence(
+def test_a_size_rank_rate_or_batch_size_that_cannot_be_is_one_sentence(
     monkeypatch, capsys, tmp_path, command, flags, sentence
 ):
     monkeypatch.chdir(tmp_path)
@@ -579,7 +585,7 @@ def test_rows_that_are_on_the_hosts_alone_need_a_task(monkeypatch, capsys, tmp_p
     code, _, err = run(monkeypatch, capsys, cli.main, *told)
     assert code == (ExitCode.USAGE if task is None else 0), err
     if task is None:
-        assert "rows.jsonl is not here, so its rows do not tell the task: name it with --task." in " ".join(err.split())
+        assert "rows.jsonl is not here, so its rows do not show the task: name it with --task." in " ".join(err.split())
         assert not (tmp_path / "run").exists()
     else:
         assert f'task = "{task}"' in (tmp_path / "run/alpha/peers.toml").read_text()

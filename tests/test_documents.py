@@ -13,23 +13,23 @@ import pytest
 from tools import draw_four_hosts
 
 ROOT = Path(__file__).parents[1]
-DRIVING = "docs/driving-the-core.md"
-GUIDES = ("choosing", "continuing", "data", "gasloc", "hosts", "library", "models", "operating", "reward", "simulation")
-GUIDES += ("tutorial",)
-PLAIN = ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
+DRIVING = "docs/explanation/driving-the-core.md"
+TO_DO = ("continuing", "data", "gasloc", "hosts", "library", "operating", "reward", "simulation")
+GUIDES = ("tutorial", "reference/models", "explanation/choosing", *(f"how-to/{name}" for name in TO_DO))
+PLAIN = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", DRIVING)
 PLAIN += tuple(f"docs/{name}.md" for name in GUIDES)
 EXPLANATIONS = tuple(f"docs/explanation/{name}.md" for name in ("consensus", "gossip", "learning", "links"))
 PROSE = ("README.md", *PLAIN, *EXPLANATIONS)
 PAGES = (*PROSE, "benchmarks/RESULTS.md")
 
-LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400, "benchmarks/RESULTS.md": 150}
+LINES_MAX = {"README.md": 150, "ARCHITECTURE.md": 400, "CHANGELOG.md": 100, "benchmarks/RESULTS.md": 150}
 COLUMNS_MAX = 110
 SENTENCE_WORDS_MAX = 30
 HARD_WORDS = ("as they like", "as you like", "heard of", "hears of", "hence", "is told", "of late", "of unlike")
 HARD_WORDS += ("tells of", "thereby", "thereof", "thus", "who speaks", "whoever", "whom")
 """What makes a reader of English as a second language begin a sentence again."""
 
-GLOSSARY_MAX = 30
+GLOSSARY_MAX = 25
 """What a newcomer reads in an hour, and keeps in mind."""
 
 ROOMS = ("", "node/seedflood", "node/seedflood/protocol", "node/seedflood/training/seedflood")
@@ -134,7 +134,7 @@ def table_of(text: str, heading: str) -> dict[str, list[str]]:
 
 def measured(task: str) -> dict[str, tuple[float, float]]:
     """(accuracy, bytes of a step) of each method on a real model, as the benchmark has written them."""
-    rows = table_of((ROOT / "docs/real.md").read_text(), f"## {task}")
+    rows = table_of((ROOT / "docs/reference/real.md").read_text(), f"## {task}")
     figures = {name.partition(",")[0]: cells for name, cells in rows.items() if name not in ("", "---")}
     return {name: (_first(cells[0]), _first(cells[2])) for name, cells in figures.items()}
 
@@ -152,10 +152,11 @@ def spelled(count: float) -> str:
     return f"{count:.0f}"
 
 
-def glossary(text: str) -> list[str]:
-    """The words that a page explains: the first column of its table."""
+def glossary(text: str) -> dict[str, list[str]]:
+    """The words that a page explains: the first column of its table, and those in italics beside each."""
     _, _, *lines = text.partition("\n## Words\n")[2].partition("\n## ")[0].partition("\n|")[2].splitlines()
-    return [line.split("|")[1].strip() for line in lines if line.startswith("|")]
+    rows = [line.split("|") for line in lines if line.startswith("|")]
+    return {row[1].strip(): re.findall(r"\*(\w+)\*", row[2]) for row in rows}
 
 
 def names_of(source: str) -> set[str]:
@@ -194,6 +195,13 @@ def test_links_of_a_page_lead_somewhere(page):
     assert [link for link, _, _ in links if not (folder / link).exists()] == []
     to_headings = [(folder / link if link else ROOT / page, heading) for link, _, heading in links if heading]
     assert [heading for path, heading in to_headings if heading not in headings(path.read_text())] == []
+
+
+def test_every_page_is_of_one_kind_and_in_the_site():
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert {page.split("/")[1] for page in pages} == {"tutorial.md", "how-to", "reference", "explanation"}
+    in_site = re.findall(r": (\S+\.md)$", (ROOT / "docs/mkdocs.yml").read_text(), re.MULTILINE)
+    assert [page for page in pages if page not in in_site] == []
 
 
 @pytest.mark.parametrize("page", LINES_MAX)
@@ -259,8 +267,9 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn_and_says_what_the_pa
 def test_the_glossary_is_short_and_names_in_the_code_come_from_it():
     words = glossary((ROOT / "ARCHITECTURE.md").read_text())
     assert 0 < len(words) <= GLOSSARY_MAX
-    assert len(set(words)) == len(words)
-    assert unused(words) == []
+    explained = [*words, *(word for others in words.values() for word in others)]
+    assert len(set(explained)) == len(explained)
+    assert unused(explained) == []
 
 
 def test_these_checks_can_fail():
@@ -270,8 +279,8 @@ def test_these_checks_can_fail():
         "NO_SUCH_LIMIT",
         "Node.no_such_method",
     ]
-    table = "| word | meaning |\n|---|---|\n| epoch | steps |\n| gist | - |\n"
-    assert glossary(f"\n## Words\n\n{table}\n## Next\n| no | - |\n") == ["epoch", "gist"]
+    table = "| word | meaning |\n|---|---|\n| epoch | *steps* of a *round* |\n| gist | - |\n"
+    assert glossary(f"\n## Words\n\n{table}\n## Next\n| no | - |\n") == {"epoch": ["steps", "round"], "gist": []}
     assert headings("# A page, and more\n```sh\n# no heading\n```\n") == {"a-page-and-more"}
     assert unused(["epoch", "gist"]) == ["gist"]
     assert names_of('"""essay"""\nis_ready = DigestWatch()  # remark\n') == {"is", "ready", "digest", "watch"}
@@ -288,7 +297,7 @@ def test_these_checks_can_fail():
 
 def test_the_table_of_choices_is_the_one_that_the_study_wrote():
     heading = "## Which one should I use?\n\n"
-    table = (ROOT / "docs/study.md").read_text().partition(heading)[2].partition("\n\n")[0]
+    table = (ROOT / "docs/reference/study.md").read_text().partition(heading)[2].partition("\n\n")[0]
     _, _, *lines = table.splitlines()
     assert len({line.split(" | ")[0] for line in lines}) == 5
-    assert table in (ROOT / "docs/choosing.md").read_text()
+    assert table in (ROOT / "docs/explanation/choosing.md").read_text()

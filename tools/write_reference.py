@@ -1,6 +1,6 @@
-"""Writes docs/reference.md: every command, setting, log event and exit code, from the code that has them.
+"""Writes three pages of docs/reference: every command, setting and log event, from the code that has them.
 
-`python tools/write_reference.py`; tests/test_reference_page.py compares the page with the code.
+`python tools/write_reference.py`; tests/test_reference_pages.py compares the pages with the code.
 """
 
 import ast
@@ -21,17 +21,28 @@ from seedflood.config import Settings
 from seedflood.config.node import PeerSettings
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reference.md"
+FOLDER = ROOT / "docs" / "reference"
 
-HEAD = """# Reference
+COMMANDS = """# Commands
 
-Every command, setting and log event. `tools/write_reference.py` writes this page from the code.
+Every command, with its options. `tools/write_reference.py` writes this page from the code. Every command has
+`--help`, which ends with examples. [Settings](settings.md) are on their own page, [exit
+codes](../how-to/operating.md) on the page of operators.
+"""
 
-- [Commands](#commands), [settings](#settings), [log events](#log-events)
-- Exit codes, signals and files: [operating.md](operating.md)
-- Metrics of Prometheus: [METRICS.md](../deploy/METRICS.md)
-- A `peers.toml` with all settings and remarks: [`deploy/peers.toml`](../deploy/peers.toml)
-- What a script may call: [library.md](library.md)
+SETTINGS = """# Settings
+
+Every setting. `tools/write_reference.py` writes this page from the code.
+[`deploy/peers.toml`](../../deploy/peers.toml) is a file with all of them, and with remarks.
+
+Settings come from `peers.toml`, `SEEDFLOOD__SECTION__KEY` in the environment, and `--set SECTION.KEY=VALUE`.
+The last is the strongest.
+"""
+
+EVENTS = """# Log events
+
+The names of lines on stderr, in `events.jsonl` and in `seedflood events`. `tools/write_reference.py` writes
+this page from the code. Metrics of Prometheus are on [a page of their own](../../deploy/METRICS.md).
 """
 
 LOGGING = {"log", "Event", "info", "warning", "error", "debug"}
@@ -40,15 +51,16 @@ LOGGING = {"log", "Event", "info", "warning", "error", "debug"}
 LEVELS = ("debug", "info", "warning", "error")
 
 
-def write() -> str:
-    return "\n".join([HEAD, *_commands(), *_settings(), *_events()])
+def write() -> dict[str, str]:
+    """The text of each page, by its name."""
+    pages = {"commands": [COMMANDS, *_commands()], "settings": [SETTINGS, *_settings()], "events": [EVENTS, *_events()]}
+    return {f"{name}.md": "\n".join(parts) for name, parts in pages.items()}
 
 
 # Commands
 
 
 def _commands() -> Iterator[str]:
-    yield "## Commands\n\nEvery command has `--help`, which ends with examples.\n"
     for name, program in (("seedflood-node", node_app), ("seedflood", app)):
         yield from _command(name, typer.main.get_command(program))
 
@@ -58,7 +70,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     below = getattr(command, "commands", {})
     if not below:
         summary = re.split(r"\n\s*\n", (command.help or "").strip())[0]
-        yield f"### {name}\n\n{_cell(summary)}\n\n| option | meaning | default |\n|---|---|---|"
+        yield f"## {name}\n\n{_cell(summary)}\n\n| option | meaning | default |\n|---|---|---|"
         yield from _options(command)
         yield ""
     for part, one in below.items():
@@ -80,8 +92,6 @@ def _options(command: Any) -> Iterator[str]:
 
 
 def _settings() -> Iterator[str]:
-    places = "`peers.toml`, `SEEDFLOOD__SECTION__KEY` in the environment, and `--set SECTION.KEY=VALUE`"
-    yield f"## Settings\n\nThey come from {places}. The last is the strongest.\n"
     for name in Settings.model_fields:
         yield from _table("[[peers]]", PeerSettings) if name == "peers" else _section(name, Settings.model_fields[name])
 
@@ -99,7 +109,7 @@ def _is_table(field: FieldInfo) -> bool:
 
 
 def _table(title: str, model: type[BaseModel]) -> Iterator[str]:
-    yield f"### `{title}`\n\n| key | value | default | meaning |\n|---|---|---|---|"
+    yield f"## `{title}`\n\n| key | value | default | meaning |\n|---|---|---|---|"
     for key, one in model.model_fields.items():
         if not _is_table(one):
             yield f"| `{key}` | {_cell(_type(one.annotation))} | {_default(one)} | {_cell(one.description or '')} |"
@@ -136,7 +146,6 @@ def _default(field: FieldInfo) -> str:
 
 
 def _events() -> Iterator[str]:
-    yield "## Log events\n\nThe names of lines on stderr, in `events.jsonl` and in `seedflood events`.\n"
     yield "| event | level | module |\n|---|---|---|"
     modules: dict[tuple[str, str], set[str]] = {}
     for event, level, module in _found():
@@ -172,4 +181,5 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(write(), encoding="utf-8")
+    for name, text in write().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

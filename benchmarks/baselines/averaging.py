@@ -4,7 +4,7 @@ Runs with an environment of its own (`environments`), so it imports nothing of t
 averager, both processes of their own, as for hivemind's users; no compression, float32. Each sends half of its tensor
 to the other, averages the other half and sends that back: as many bytes in each direction as the tensor has. What
 counts is the all-reduce alone, from the moment when both have found each other until the later one has its average:
-finding each other (`min_matchmaking_time`, seconds by default) is told apart. Prints one JSON object: bytes, and
+finding each other (`min_matchmaking_time`, seconds by default) is measured apart. Prints one JSON object: bytes, and
 seconds of each round, of the all-reduce and of all.
 
     python averaging.py BYTES

@@ -133,8 +133,8 @@ class Role:
 
     def hear(self) -> dict[str, float]:
         assert self.process.stdout is not None
-        heard: dict[str, float] = json.loads(self.process.stdout.readline())
-        return heard
+        received: dict[str, float] = json.loads(self.process.stdout.readline())
+        return received
 
 
 def measure(updates: int) -> None:

@@ -68,7 +68,7 @@ def _measure(cell: Cell, data: Path, device: str) -> Result:
 
 
 def _without_seconds(point: Mapping[str, Any]) -> dict[str, Any]:
-    """Processor time tells nothing of a GPU."""
+    """Processor time shows nothing of a GPU."""
     return {name: figure for name, figure in point.items() if not name.endswith("_seconds")}
 
 

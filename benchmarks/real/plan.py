@@ -1,7 +1,7 @@
 """Which cells there are: a method on a task with a run seed, in the order in which they are measured.
 
 Of the yardsticks every learning rate is tried with the first seed. The one that ends with the least loss is measured
-with the others. It is chosen by the rows that the table tells of, which favours the yardsticks a little.
+with the others. It is chosen by the rows that the table shows, which favours the yardsticks a little.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """seedflood: hosts fine-tune one language model together with messages of a few bytes.
 
-`seedflood-node` runs a host. A script with a loss of its own takes part by `seedflood.join` (docs/library.md).
+`seedflood-node` runs a host. A script with a loss of its own takes part by `seedflood.join` (docs/how-to/library.md).
 """
 
 from typing import TYPE_CHECKING, Any

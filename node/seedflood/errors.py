@@ -1,13 +1,13 @@
 """Every error of the project, by whose fault it is.
 
-The exit codes are those of sysexits(3), so that a supervisor can tell "restart me" from "repair me first".
+The exit codes are those of sysexits(3), so that a supervisor can distinguish "restart me" from "repair me first".
 """
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the process. `deploy/` tells supervisors after which of them they must not restart it."""
+    """Exit codes of the process. `deploy/` says to supervisors after which of them they must not restart it."""
 
     OK = 0
     USAGE = 2
@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class SeedfloodError(Exception):
-    """A fault that can be told to an operator in one sentence: what is wrong and what to do."""
+    """A fault that one sentence explains to an operator: what is wrong and what to do."""
 
     exit_code = ExitCode.INTERNAL
 

@@ -17,7 +17,7 @@ its updates count, those of all steps outside of these holes:
         {"name": "host2", "public_key": "64 hex digits", "roles": [],
          "cut": {"holes": [[40, 43], [120, null]], "since": 96, "content": "64 hex digits"}}
 
-Who came to train, or was kept from it, after the first roster, has the serials of the rosters that said so:
+Who came to train, or was kept from it, after the first roster, has the serials of the rosters that state it:
 "trains_from" and "trains_until".
 """
 

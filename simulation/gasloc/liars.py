@@ -55,7 +55,7 @@ HUGE = 10**40
 
 
 class Liar:
-    """One host that lies. counts: how often each kind of lie was told, by all liars of the world."""
+    """One host that lies. counts: how often each kind of lie was sent, by all liars of the world."""
 
     def __init__(self, world: GaslocWorld, host: GaslocHost, counts: Counter[str], kinds: Sequence[str]) -> None:
         self.host = host
@@ -100,14 +100,16 @@ class Liar:
         self.world.clock.after(self.rng.uniform(*LIE_SECONDS), self._lie)
 
     def _speak(self, peer: OriginId, messages: Sequence[Message]) -> None:
-        said = [self._change(one) if isinstance(one, Opaque) else one for one in messages]
+        sent = [self._change(one) if isinstance(one, Opaque) else one for one in messages]
         if self._is_two_faced and peer % 2:
-            said = [self._turn(one) if isinstance(one, Members) else one for one in said]
-        self._send(peer, [one for one in said if one is not None])
+            sent = [self._turn(one) if isinstance(one, Members) else one for one in sent]
+        self._send(peer, [one for one in sent if one is not None])
 
-    def _turn(self, told: Members) -> Members:
+    def _turn(self, message: Members) -> Members:
         """Its own statement, of the same age, with another replica than others hear of."""
-        return Members(tuple(self._contradict(one) if one.origin == self.host.origin else one for one in told.members))
+        return Members(
+            tuple(self._contradict(one) if one.origin == self.host.origin else one for one in message.members)
+        )
 
     def _contradict(self, member: Member) -> Member:
         membership = self.host.node.membership
@@ -139,7 +141,7 @@ class Liar:
         changed = self._change(Opaque(frame)) if frame is not None else None
         return changed.data if changed is not None else None
 
-    def tell(self, peer: OriginId, *messages: ContentMessage) -> None:
+    def send_to(self, peer: OriginId, *messages: ContentMessage) -> None:
         self._send(peer, [Opaque(encode(sent)) for sent in messages])
 
     def hear_offer(self, peer: OriginId, offer: Offer, now: float) -> None:
@@ -353,7 +355,7 @@ def _nibble(liar: Liar) -> list[bytes]:
     node, held = liar.host.node, int(liar.host.clock.now / NIBBLE_SECONDS)
     node.gasloc.fetch.offered = liar.hear_offer  # type: ignore[method-assign]
     for peer, digest in liar.copies.items():
-        liar.tell(peer, Accept(digest, held))
+        liar.send_to(peer, Accept(digest, held))
     stated_results = [stated(word).result for word in node.membership.words()]
     return [encode(Want(liar.rng.choice([NEWEST, *(one.digest for one in stated_results if one is not None)])))]
 
@@ -435,7 +437,7 @@ INVENTIONS: dict[str, Callable[[Liar], list[bytes]]] = {
 THOROUGH = {"dribble", "reuse"}
 """Changes that are made whenever they can be."""
 TWO_FACED = "two_faced"
-"""Signs two statements of one age, and tells each neighbour one of them."""
+"""Signs two statements of one age, and sends each neighbour one of them."""
 KINDS = sorted({*CHANGES, *INVENTIONS, TWO_FACED})
 
 

@@ -1,6 +1,6 @@
 """Liars of a closed run: hosts that are on the roster, and help those who are not.
 
-An accomplice passes on what strangers sign, live and in its answers to pulls, and tells rosters that are old, forged or
+An accomplice passes on what strangers sign, live and in its answers to pulls, and sends rosters that are old, forged or
 of another operator. All signatures but those of the forged rosters are valid.
 """
 
@@ -21,10 +21,10 @@ LIE_SECONDS = 0.2
 
 
 class Accomplice:
-    """One host on the roster that lies. strangers: keys that were never on it. told: how many lies it told, by kind."""
+    """One host on the roster that lies. strangers: keys that were never on it. lies: how many it has sent, by kind."""
 
     def __init__(self, world: SeedfloodWorld, host: SeedfloodHost, operator: Operator) -> None:
-        self.told = {"statements": 0, "bundles": 0, "rosters": 0}
+        self.lies = {"statements": 0, "bundles": 0, "rosters": 0}
         self.strangers = [world.rng.randbytes(32) for _ in range(3)]
         self._world = world
         self._host = host
@@ -50,13 +50,13 @@ class Accomplice:
         yield from answer
 
     def _statements(self) -> Members:
-        self.told["statements"] += 1
-        members = (Member(key, f"s{k}", 1 + self.told["statements"]) for k, key in enumerate(self.strangers))
+        self.lies["statements"] += 1
+        members = (Member(key, f"s{k}", 1 + self.lies["statements"]) for k, key in enumerate(self.strangers))
         run_id, sign = self._world.rules.run_id, self._world.notary.signature
         return Members(tuple(replace(m, signature=sign(m.public_key, m.signed_bytes(run_id))) for m in members))
 
     def _bundles(self) -> Updates:
-        self.told["bundles"] += 1
+        self.lies["bundles"] += 1
         return Updates(tuple(self._bundle(key) for key in self.strangers))
 
     def _bundle(self, key: bytes) -> Bundle:
@@ -68,7 +68,7 @@ class Accomplice:
 
     def _roster(self) -> Item:
         """An old one, one of another operator that lists the strangers, or one with a made-up signature."""
-        self.told["rosters"] += 1
+        self.lies["rosters"] += 1
         operator, strangers = self._operator, [Entry(f"s{k}", key) for k, key in enumerate(self.strangers)]
         larger = Roster(1 << 40, (*operator.roster.entries, *strangers))
         sign = self._world.notary.signer(self.strangers[0])

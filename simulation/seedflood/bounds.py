@@ -22,8 +22,8 @@ from seedflood.protocol.swarm.roster import HOLES_MAX
 from simulation import bounds
 from simulation.bounds import SWARM_BOUNDS, Bound, at_once, fixed, linked, origins
 
-HEARD_ROUNDS = 4
-"""How many rounds hosts go on until all have heard of a newcomer."""
+NEWS_ROUNDS = 4
+"""How many rounds hosts go on until all know of a newcomer."""
 
 CLAIMED = ("_Queue", "held")
 """What a neighbour claims in its hello, bounded by the size of a frame."""
@@ -145,7 +145,7 @@ def find_ahead(
     of it.
     """
     rules = node.rules
-    behind = max(rules.refresh_period, (CLOSING_ROUNDS + HEARD_ROUNDS) * rules.local_steps) if is_newcomer else 0
+    behind = max(rules.refresh_period, (CLOSING_ROUNDS + NEWS_ROUNDS) * rules.local_steps) if is_newcomer else 0
     last = order.step + (rules.delay + 1) * rules.local_steps - 1 + behind
     if rules.window != "strict":
         return None

@@ -20,8 +20,8 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
     for host in hosts:
         sums = host.journal.covered if host.is_relay else covered  # a relay may end before it has found all of them
         violations += _find_losses(host, hosts)
-        is_told = not (host.chronicle.liars and (host.chronicle.is_tainted or host.is_relay))
-        if is_told and host.ledger.digest() != host.chronicle.digest(host.node.applied, sums):
+        is_comparable = not (host.chronicle.liars and (host.chronicle.is_tainted or host.is_relay))
+        if is_comparable and host.ledger.digest() != host.chronicle.digest(host.node.applied, sums):
             violations.append(f"{host.name} has other coefficients than its updates add up to")
         if host.has_ended_in_doubt:
             violations.append(f"{host.name} ends in doubt of its replica")
@@ -36,8 +36,8 @@ def find_violations(hosts: Sequence[SeedfloodHost]) -> list[str]:
 
 
 def find_doubles(hosts: Sequence[SeedfloodHost]) -> list[str]:
-    """Keys that two processes have. The older one ends when it hears of the newer one; a relay, which says nothing but
-    its statement, only after both have outbid each other a few times."""
+    """Keys that two processes have. The older one ends when it learns of the newer one; a relay, which publishes
+    nothing but its statement, only after both have outbid each other a few times."""
     names = Counter(host.name for host in hosts)
     return [f"{name} runs {count} times" for name, count in names.items() if count > 1]
 
@@ -49,7 +49,7 @@ def find_mistakes(hosts: Sequence[SeedfloodHost]) -> list[str]:
 
 def _find_unnamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
     """Hosts that do not name an origin of which two honest hosts took different updates of one step. Everybody must
-    have the proof in the end, but who comes when the origin is removed: what it said is not even verified then."""
+    have the proof in the end, but who comes when the origin is removed: what it sent is not even verified then."""
     culprits = sorted(hosts[0].chronicle.two_tongued)
     known = [(host.name, host.named | host.node.access.former) for host in hosts]
     return [f"{name} does not name {one:016x}" for one in culprits for name, named in known if one not in named]
@@ -77,13 +77,13 @@ def _find_blamed(hosts: Sequence[SeedfloodHost]) -> list[str]:
 
 def find_surplus(hosts: Sequence[SeedfloodHost], roster: Roster) -> list[str]:
     """Hosts that have applied other updates of one that was cut off than its cut keeps. All refuse a cut that
-    contradicts compacted epochs, so then nothing is said."""
+    contradicts compacted epochs, so then nothing is checked."""
     if any(event.name == "a cut contradicts compacted epochs" for host in hosts for event in host.events):
         return []
     found = []
     for gone, cut in ((entry, entry.cut) for entry in roster.entries if entry.cut is not None):
-        said = {step for origin, step in hosts[0].chronicle.updates if origin == gone.origin}
-        kept = {step for step in said if not cut.excludes(step, step)}
+        published = {step for origin, step in hosts[0].chronicle.updates if origin == gone.origin}
+        kept = {step for step in published if not cut.excludes(step, step)}
         for host in hosts:
             applied = {step for origin, step in host.ledger.applied if origin == gone.origin}
             if applied != kept:
@@ -130,29 +130,29 @@ def _find_losses(host: SeedfloodHost, hosts: Sequence[SeedfloodHost]) -> list[st
     holes = [(one, *gap) for one in origins for gap in frontier.gaps(one, frontier.last(one))]
     if unexplained := [one for one in holes if not gone.issuperset(_steps(*one))]:
         losses.append(f"{host.name} ends with {len(unexplained)} holes in its frontier")
-    elif not host.is_relay and (untold := [one for one in holes if not _is_told(host, *one)]):
-        losses.append(f"{host.name} ends with {len(untold)} holes in its frontier, and does not say so")
+    elif not host.is_relay and (unreported := [one for one in holes if not _is_reported(host, *one)]):
+        losses.append(f"{host.name} ends with {len(unreported)} holes in its frontier, and does not say so")
     return losses
 
 
-def _is_told(host: SeedfloodHost, origin: OriginId, first: int, last: int) -> bool:
+def _is_reported(host: SeedfloodHost, origin: OriginId, first: int, last: int) -> bool:
     """Does the log say at the end of the run that these steps are missing?"""
-    told = [event.facts for event in host.events if event.name == "the run ends without some updates"]
-    lines = [str(line) for facts in told for line in facts["missing"]]  # type: ignore[attr-defined]
+    reports = [event.facts for event in host.events if event.name == "the run ends without some updates"]
+    lines = [str(line) for facts in reports for line in facts["missing"]]  # type: ignore[attr-defined]
     name = host.node.membership.name(origin)
     return any(line.startswith(f"{name} steps ") and f" {first}-{last}," in f"{line}," for line in lines)
 
 
 def _find_gone(hosts: Sequence[SeedfloodHost]) -> set[tuple[OriginId, int]]:
     """The steps that were only on the disk of a process that ended because a newer one had its key, and that no host
-    holds, or only as steps that the newer one says it skips. If it has told another update of such a step, that one is
+    holds, or only as steps that the newer one says it skips. If it has sent another update of such a step, that one is
     not gone."""
     steps, chronicle = set[tuple[OriginId, int]](), hosts[0].chronicle
     for bundle in chronicle.gone:
         if chronicle.bundles.get((bundle.origin, bundle.step), bundle) == bundle:
             steps |= _steps(bundle.origin, bundle.first_covered, bundle.last)
     skipped = {
-        name for said in chronicle.bundles.values() for name in _steps(said.origin, said.first_covered, said.step - 1)
+        name for one in chronicle.bundles.values() for name in _steps(one.origin, one.first_covered, one.step - 1)
     }
     return {name for name in steps if name in skipped or not any(host.node.frontier.holds(*name) for host in hosts)}
 

@@ -10,8 +10,8 @@ from seedflood.protocol.seedflood.bundles import LOSS_BYTES, LOSS_MAX, LOSS_UNIT
 from seedflood.protocol.seedflood.payload import NO_ROW, Coefficients, Compression, Pairs, encode_loss
 from seedflood.protocol.seedflood.rules import Rules
 
-Tell = Literal["pairs", "coefficients", "rewards"]
-TELLS: tuple[Tell, ...] = ("pairs", "coefficients")
+UpdateKind = Literal["pairs", "coefficients", "rewards"]
+UPDATE_KINDS: tuple[UpdateKind, ...] = ("pairs", "coefficients")
 """One of these is drawn if the plan names none."""
 
 SCALAR_SEEN_MAX = 1 << 24
@@ -29,14 +29,14 @@ class Rewards(Coefficients):
     where no group of them has a difference."""
 
 
-def make_compression(tell: Tell, rng: random.Random) -> Compression:
+def make_compression(update_kind: UpdateKind, rng: random.Random) -> Compression:
     """A form of updates of this kind, small enough for many hosts."""
-    match tell:
+    match update_kind:
         case "pairs":
             return Pairs()
         case "coefficients" | "rewards":
             groups = tuple(rng.randint(1, 9) for _ in range(rng.randint(1, 4)))
-            return Rewards(groups) if tell == "rewards" else Coefficients(groups)
+            return Rewards(groups) if update_kind == "rewards" else Coefficients(groups)
 
 
 def draw_round(rules: Rules, origin: OriginId, step: int, rng: random.Random) -> tuple[UpdateValue, ...]:
@@ -64,8 +64,8 @@ def _draw_gradient(compression: Coefficients, most: int, rng: random.Random, los
     """most: the largest exponent."""
     exponents = [rng.randint(0, most) for _ in range(compression.exponents)]
     signs, sparse = [rng.random() < 0.5 for _ in range(sum(compression.groups))], compression.sparse
-    told = sorted(rng.sample(range(sparse.rows), sparse.kept))
-    rows = {row: [rng.random() < 0.5 for _ in range(sparse.columns)] for row in told}
+    sent = sorted(rng.sample(range(sparse.rows), sparse.kept))
+    rows = {row: [rng.random() < 0.5 for _ in range(sparse.columns)] for row in sent}
     return encode_coefficients(compression, exponents, signs, loss, rows)
 
 
@@ -74,12 +74,12 @@ def decode_coefficients(compression: Coefficients, payload: bytes) -> list[int]:
     exponents = [e for e, count in zip(payload, compression.groups, strict=False) for _ in range(count)]
     bits = _bits(payload[compression.exponents : compression.rows_at])
     dense = [(2 * bit - 1) * (1 << e >> 1) for e, bit in zip(exponents, bits, strict=False)]
-    sparse, told = compression.sparse, {}
+    sparse, sent = compression.sparse, {}
     for at in range(compression.rows_at, compression.size - LOSS_BYTES, sparse.row_bytes):
         row = payload[at] + 256 * payload[at + 1]
         signs = _bits(payload[at + 2 : at + sparse.row_bytes])[: sparse.columns]
-        told[row] = [(2 * bit - 1) * (1 << payload[compression.exponents - 1] >> 1) for bit in signs]
-    return dense + [one for row in range(sparse.rows) for one in told.get(row, [0] * sparse.columns)]
+        sent[row] = [(2 * bit - 1) * (1 << payload[compression.exponents - 1] >> 1) for bit in signs]
+    return dense + [one for row in range(sparse.rows) for one in sent.get(row, [0] * sparse.columns)]
 
 
 def _bits(data: bytes) -> list[int]:
@@ -96,11 +96,11 @@ def encode_coefficients(
     """The payload of exponents, and of what is positive of the values of all groups and of some rows of a sparse slot.
     loss: in units of 2^-11."""
     assert (len(exponents), len(signs)) == (compression.exponents, sum(compression.groups))
-    told = [row.to_bytes(2, "little") + _packed(signs) for row, signs in (rows or {}).items()]
+    sent = [row.to_bytes(2, "little") + _packed(signs) for row, signs in (rows or {}).items()]
     none = [NO_ROW.to_bytes(2, "little") + bytes(compression.sparse.row_bytes - 2)] * (
-        compression.sparse.kept - len(told)
+        compression.sparse.kept - len(sent)
     )
-    return bytes(exponents) + _packed(signs) + b"".join(told + none) + encode_loss(loss)
+    return bytes(exponents) + _packed(signs) + b"".join(sent + none) + encode_loss(loss)
 
 
 def _packed(signs: Sequence[bool]) -> bytes:

@@ -1,7 +1,7 @@
 """A run in which the disk of one host becomes full at one chosen write, beside a liar that waits for that.
 
 The liar takes part in the first round, says goodbye, and votes for the sums of the others. When an epoch is compacted
-it tells a single host one more step of it. Where the order of steps matters, all hosts put that step behind the sum. A
+it sends a single host one more step of it. Where the order of steps matters, all hosts put that step behind the sum. A
 host whose journal has bundles and takes them for a sum gets other coefficients.
 """
 
@@ -28,7 +28,7 @@ LIAR = HOSTS - 1
 PERIOD = 4
 STEPS = 4 * PERIOD
 LATE_STEP = 2
-"""The step that the liar tells late, of the first epoch. Steps follow it there, so the order matters."""
+"""The step that the liar sends late, of the first epoch. Steps follow it there, so the order matters."""
 
 FULL_SECONDS = 3.0
 DEATH_SECONDS = 1.0

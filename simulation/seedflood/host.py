@@ -122,7 +122,7 @@ class SeedfloodHost(Host):
         others = [b for b in self.journal.bundles.values() if not is_kept(b) and b.origin not in liars]
         mistakes = self.ledger.mistakes + [f"applied ({o:016x}, {step}), which nobody published" for o, step in unknown]
         mistakes += [f"holds another ({one.origin:016x}, {one.step}) than was published" for one in others]
-        mistakes += [f"named {origin:016x}, which told no two things" for origin in sorted(self.named - liars)]
+        mistakes += [f"named {origin:016x}, which sent no two things" for origin in sorted(self.named - liars)]
         return mistakes
 
     @property
@@ -141,10 +141,11 @@ class SeedfloodHost(Host):
                 self.work.put(0.0, self._check_ready, applied, sums)
 
     def _check_ready(self, applied: Frontier, sums: Mapping[int, Frontier]) -> None:
-        """Runs after all orders that came before the node said that it is ready. sums: of the journal at that time."""
+        """Runs after all orders that came before the node reported that it is ready. sums: of the journal at that
+        time."""
         is_known = not (self.chronicle.is_tainted or self._is_untold)
         if is_known and self.ledger.digest() != self.chronicle.digest(applied, sums):
-            self.mistakes.append("said it is ready with other coefficients than its updates add up to")
+            self.mistakes.append("reported ready with other coefficients than its updates add up to")
 
     def _check_finished(self, finished_at: float) -> None:
         """Runs after all orders that came before the end of the run."""
@@ -166,9 +167,9 @@ class SeedfloodHost(Host):
         super().send(peer, messages)
         for message in messages:
             if isinstance(message, Updates):
-                self._check_said(message)
+                self._check_sent(message)
 
-    def _check_said(self, message: Updates) -> None:
+    def _check_sent(self, message: Updates) -> None:
         for bundle in message.bundles:
             if bundle.origin == self.origin and not self.chronicle.is_kept(bundle):
                 self.mistakes.append(f"sent step {bundle.step} before it was durable")

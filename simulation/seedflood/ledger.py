@@ -34,9 +34,9 @@ _COEFFICIENTS = struct.Struct(f"<{COEFFICIENTS}q")
 
 
 class Chronicle:
-    """Everything that any origin ever published, kept outside of all hosts: by (origin, step) what it said first.
+    """Everything that any origin ever published, kept outside of all hosts: by (origin, step) what it sent first.
 
-    contradictions: honest origins that said something else later. is_tainted: sums cannot be checked, because a fault
+    contradictions: honest origins that sent something else later. is_tainted: sums cannot be checked, because a fault
     has changed coefficients (they stay wrong until the divergence detector notices), because a liar published two
     updates of one step, or skipped a step that it measured, or because published updates were cut off.
     """
@@ -71,7 +71,7 @@ class Chronicle:
         self.gone: set[Bundle] = set()
         """What only the process of an origin had on its disk that ended because a newer one had its key."""
         self.removed: dict[OriginId, float] = {}
-        """When each host heard that it is removed."""
+        """When each host learned that it is removed."""
         self._tongues: dict[tuple[OriginId, int], dict[bytes, dict[OriginId, float]]] = {}
         """Who has taken what of each step of a liar, and when."""
         self._skipped: set[tuple[OriginId, int]] = set()
@@ -106,16 +106,16 @@ class Chronicle:
 
     def is_kept(self, bundle: Bundle) -> bool:
         """May the bundle be sent?"""
-        is_said = self.bundles.get((bundle.origin, bundle.step)) == bundle
-        return is_said or bundle in self.doubles.get(bundle.origin, ())
+        is_first = self.bundles.get((bundle.origin, bundle.step)) == bundle
+        return is_first or bundle in self.doubles.get(bundle.origin, ())
 
     def take(self, bundle: Bundle, taker: OriginId, now: float) -> None:
         """An honest host has taken the bundle from a neighbour."""
         if bundle.origin in self.doubles:
             self.say(bundle)
         if bundle.origin in self.liars:
-            told = self._tongues.setdefault((bundle.origin, bundle.step), {})
-            told.setdefault(bundle.body, {}).setdefault(taker, now)
+            versions = self._tongues.setdefault((bundle.origin, bundle.step), {})
+            versions.setdefault(bundle.body, {}).setdefault(taker, now)
 
     @property
     def two_tongued(self) -> set[OriginId]:
@@ -125,7 +125,7 @@ class Chronicle:
         def counts(takers: Mapping[OriginId, float]) -> bool:
             return any(self.removed.get(one, math.inf) - at >= DISPUTE_SECONDS for one, at in takers.items())
 
-        return {origin for (origin, _), told in self._tongues.items() if sum(map(counts, told.values())) > 1}
+        return {origin for (origin, _), versions in self._tongues.items() if sum(map(counts, versions.values())) > 1}
 
     def unite(self, origin: OriginId, process: int, is_elsewhere: Callable[[Bundle], bool]) -> None:
         """Only this one of two processes is left. Bundles that the other one wrote are lost with its disk, unless
@@ -138,7 +138,7 @@ class Chronicle:
 
     def _note_skipped(self, bundle: Bundle) -> None:
         """Taints the chronicle if a step was both measured and skipped, in whatever order: sums change when the second
-        bundle is heard."""
+        bundle is received."""
         skipped = {(bundle.origin, step) for step in range(bundle.first_covered, bundle.step)}
         measured = {(update.origin, update.step) for update in bundle.updates()}
         if measured & self._skipped or skipped & self.updates.keys():
@@ -180,9 +180,9 @@ class Chronicle:
 
     def add_up(self, updates: Iterable[Update]) -> int:
         """The coefficients that the updates of one epoch give."""
-        return after_steps(self.optimizer, 0, self.told(updates))
+        return after_steps(self.optimizer, 0, self.by_step(updates))
 
-    def told(self, updates: Iterable[Update]) -> dict[int, int]:
+    def by_step(self, updates: Iterable[Update]) -> dict[int, int]:
         """The sum of the updates of each step."""
         sums: dict[int, int] = {}
         for update in updates:
@@ -210,7 +210,7 @@ class Ledger:
             self._count(update)
             by_epoch[update.step // self._chronicle.refresh_period].append(update)
         for epoch, ours in by_epoch.items():
-            self._add(epoch, self._chronicle.told(ours))
+            self._add(epoch, self._chronicle.by_step(ours))
 
     def adopt(self, closed: ClosedEpoch, others: Sequence[Bundle]) -> None:
         self._forget(closed.epoch)
@@ -229,8 +229,8 @@ class Ledger:
         self.apply(updates)
 
     def coefficients(self, epoch: int) -> bytes:
-        told = _to_bytes(self.sums.get(epoch, 0))
-        return pack(told.ljust(self._chronicle.epoch_bytes, b"\0"))
+        number = _to_bytes(self.sums.get(epoch, 0))
+        return pack(number.ljust(self._chronicle.epoch_bytes, b"\0"))
 
     def digest(self) -> bytes:
         return digest_of(self.sums)
@@ -242,15 +242,15 @@ class Ledger:
         for epoch in [one for one in self._steps if one < before // self._chronicle.refresh_period]:
             del self._steps[epoch]
 
-    def _add(self, epoch: int, told: Mapping[int, int]) -> None:
+    def _add(self, epoch: int, by_step: Mapping[int, int]) -> None:
         optimizer, held = self._chronicle.optimizer, self.sums.get(epoch, 0)
         if optimizer == "sgd":
-            self.sums[epoch] = after_steps(optimizer, held, told)
+            self.sums[epoch] = after_steps(optimizer, held, by_step)
             return
         if epoch in self._adopted:
             return
         begun_with, sums = self._steps.setdefault(epoch, (held, {}))
-        for step, one in told.items():
+        for step, one in by_step.items():
             sums[step] = sums.get(step, 0) + one
         self.sums[epoch] = after_steps(optimizer, begun_with, sums)
 
@@ -307,12 +307,12 @@ def digest_of(sums: Mapping[int, int]) -> bytes:
 @lru_cache(maxsize=1 << 16)
 def weigh(update: Update, compression: Compression = PAIRS) -> int:
     """The integer that an update adds to its epoch. It depends on origin, step and everything in the update."""
-    told = update.value
-    if isinstance(told, tuple):
-        loss, scalar = told
+    value = update.value
+    if isinstance(value, tuple):
+        loss, scalar = value
     else:
         assert isinstance(compression, Coefficients)
-        loss, scalar = update.loss, _number(decode_coefficients(compression, told))
+        loss, scalar = update.loss, _number(decode_coefficients(compression, value))
     name = struct.pack(">QQI", update.origin, update.step, loss)
     weights = hashlib.sha256(name).digest()[:COEFFICIENTS]
     return scalar * sum((weight + 1) << (64 * k) for k, weight in enumerate(weights))

@@ -30,7 +30,7 @@ from simulation.seedflood.world import SeedfloodWorld
 
 LIE_SECONDS = (0.05, 2.0)
 """Time between two lies of one liar."""
-HEARD_MAX = 64
+RECEIVED_MAX = 64
 STRANGERS_MAX = 200
 """The most strangers in a run, of all liars together."""
 NUMBERS = (0, 1, 7, 1 << 31, STEP_MAX, (1 << 64) - 1)
@@ -38,14 +38,14 @@ TEXTS = ("\x1b[2J\x1b[31mroot#", "bye\n2026-01-01 error: forged", "x" * 4096, "\
 
 
 class Liar:
-    """One host that lies. counts: how often each kind of lie was told, by all liars of the world."""
+    """One host that lies. counts: how often each kind of lie was sent, by all liars of the world."""
 
     def __init__(self, world: SeedfloodWorld, host: SeedfloodHost, counts: Counter[str], kinds: Sequence[str]) -> None:
         self.host = host
         self._world = world
         self._rng: random.Random = world.rng
         self._counts = counts
-        self._heard: deque[Message] = deque(maxlen=HEARD_MAX)
+        self._received: deque[Message] = deque(maxlen=RECEIVED_MAX)
         self._is_over = False
         self._versions = 1 << 20
         self._hidden: dict[OriginId, int] = {}
@@ -83,7 +83,7 @@ class Liar:
 
     def _listen(self, peer: OriginId, messages: Sequence[Message]) -> None:
         """Sends what its node wants to send, with some of it withheld or changed. Remembers it for replays."""
-        self._heard += messages
+        self._received += messages
         if "withhold" in self._lies and self._rng.random() < 0.3:
             self._counts["lie_withheld"] += 1
             messages = [message for message in messages if not isinstance(message, Updates)]
@@ -135,7 +135,7 @@ class Liar:
 
     def _as_skipped(self, peer: OriginId, message: Updates) -> Updates:
         """Hides own bundles from this neighbour; the next one that it gets declares their steps as skipped."""
-        said = []
+        own = []
         for bundle in message.bundles:
             if bundle.origin == self.host.origin and bundle.step > 0:
                 if self._rng.random() < 0.3:
@@ -145,8 +145,8 @@ class Liar:
                     self._counts["lie_skips"] += 1
                     self._world.chronicle.is_tainted = True
                     bundle = self._sign(make_bundle(bundle.origin, bundle.step, bundle.probes, bundle.step - first))
-            said.append(bundle)
-        return Updates(tuple(said))
+            own.append(bundle)
+        return Updates(tuple(own))
 
     def _forge(self, answer: Iterable[AnswerItem]) -> Iterable[AnswerItem]:
         """Puts a forged sum into the answer to a pull, usually with matching digests."""
@@ -262,11 +262,11 @@ class Liar:
 
     def equivocations(self) -> list[Item]:
         """Another bundle for a step that it has published already."""
-        said = self.host.own_bundles()
-        if not said:
+        own = self.host.own_bundles()
+        if not own:
             return []
         self._world.chronicle.is_tainted = True
-        return [Updates((self._make(self._rng.choice(said[-4:]).step),))]
+        return [Updates((self._make(self._rng.choice(own[-4:]).step),))]
 
     def ahead(self) -> list[Item]:
         """A bundle of a step that nobody has reached yet, or that the run does not have."""
@@ -278,7 +278,7 @@ class Liar:
 
     def replays(self) -> list[Item]:
         """Repeats a message that it sent before."""
-        return [self._rng.choice(self._heard)] * self._rng.randint(1, 8) if self._heard else []
+        return [self._rng.choice(self._received)] * self._rng.randint(1, 8) if self._received else []
 
     def limits(self) -> list[Item]:
         """Frames at their limits and slightly beyond."""
@@ -311,11 +311,11 @@ class Liar:
 
     def skips(self) -> list[Item]:
         """Declares steps as skipped that a neighbour may hold already. More of this lie is in `_as_skipped`."""
-        said = self.host.own_bundles()
-        if not said:
+        own = self.host.own_bundles()
+        if not own:
             return []
         self._world.chronicle.is_tainted = True
-        bundle = self._rng.choice(said[-4:])
+        bundle = self._rng.choice(own[-4:])
         return [Updates((self._make(bundle.step, skipped=self._rng.randint(0, bundle.step)),))]
 
     def _make(self, step: int, skipped: int = 0, origin: OriginId | None = None) -> Bundle:

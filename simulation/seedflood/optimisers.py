@@ -30,10 +30,10 @@ def after_steps(optimizer: OptimizerName, total: int, sums: Mapping[int, int]) -
     if optimizer == "sgd":
         return total + sum(sums.values())
     first = second = 0
-    for told in _in_turn(sums):
-        first = (5 * first + told) & _MASK
+    for sum_ in _in_turn(sums):
+        first = (5 * first + sum_) & _MASK
         if optimizer == "adam":
-            second = (3 * second + told * told) & _MASK
+            second = (3 * second + sum_ * sum_) & _MASK
         total = wrapped(total - first * (2 * second + 1))
     return total
 

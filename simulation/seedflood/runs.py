@@ -29,7 +29,7 @@ from simulation.seedflood.checks import (
     has_mended,
     has_settled,
 )
-from simulation.seedflood.compression import TELLS, Tell, make_compression
+from simulation.seedflood.compression import UPDATE_KINDS, UpdateKind, make_compression
 from simulation.seedflood.faults import SeedfloodChaos
 from simulation.seedflood.host import SeedfloodHost
 from simulation.seedflood.liars import let_lie
@@ -45,8 +45,8 @@ STALL_SECONDS_MAX = 60.0
 QUIET_SECONDS = 20.0
 """How long honest hosts have for repair after the liars are gone."""
 MENDING_SECONDS_MAX = 3 * MEND_SECONDS_MAX
-"""How long hosts may take then until all have rebuilt their replicas. A host that hears contradictions again and again
-rebuilds once a minute. Then replicas are compared."""
+"""How long hosts may take then until all have rebuilt their replicas. A host that receives contradictions again and
+again rebuilds once a minute. Then replicas are compared."""
 RELAYS_SECONDS_MAX = 30.0
 """Hosts do not wait for relays, which may have just started when the last host ends: how long they may take to repair
 what they lack then."""
@@ -65,9 +65,9 @@ USUAL_EPOCH_ROUNDS = 4
 class Plan:
     """What is simulated. The same plan gives exactly the same run, on any machine. Raises UsageError.
 
-    refresh_period, tell, delay, optimizer: drawn from the seed if None. closed: is there an operator, who changes the
-    roster during chaos, and a stranger? relays: how many hosts that measure nothing stand among the clients.
-    participants: about how many of the clients measure a round; None: all.
+    refresh_period, update_kind, delay, optimizer: drawn from the seed if None. closed: is there an operator, who
+    changes the roster during chaos, and a stranger? relays: how many hosts that measure nothing stand among the
+    clients. participants: about how many of the clients measure a round; None: all.
     """
 
     clients: int = 16
@@ -78,7 +78,7 @@ class Plan:
     profile: str = "all"
     local_steps: int = 1
     refresh_period: int | None = None
-    tell: Tell | None = None
+    update_kind: UpdateKind | None = None
     delay: int | None = None
     optimizer: OptimizerName | None = None
     closed: bool = False
@@ -98,14 +98,14 @@ class Plan:
             raise UsageError("--participants is for windows that wait for all who measure: choose --window strict.")
 
     def drawn(self) -> "Plan":
-        """The plan with tell, delay and optimizer drawn from the seed, where they are None."""
+        """The plan with the kind of updates, delay and optimizer drawn from the seed, where they are None."""
         rng = random.Random(f"plan {self.seed}")
-        tell, delay = rng.choice(TELLS), rng.choice(DELAYS)
-        tell = tell if self.tell is None else self.tell
+        update_kind, delay = rng.choice(UPDATE_KINDS), rng.choice(DELAYS)
+        update_kind = update_kind if self.update_kind is None else self.update_kind
         optimizer = rng.choice(OPTIMIZERS)
         return replace(
             self,
-            tell=tell,
+            update_kind=update_kind,
             delay=delay if self.delay is None else self.delay,
             optimizer=optimizer if self.optimizer is None else self.optimizer,
         )
@@ -215,7 +215,7 @@ def draw_epoch_rounds(profile: Profile, draws: random.Random) -> int:
 def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) -> SeedfloodWorld:
     """plan: as `Plan.drawn` returns it, with a refresh period."""
     assert plan.refresh_period is not None
-    assert plan.tell is not None
+    assert plan.update_kind is not None
     assert plan.delay is not None
     assert plan.optimizer is not None
     return SeedfloodWorld(
@@ -226,7 +226,7 @@ def _make_world(plan: Plan, edges: Iterable[tuple[int, int]], climate: Climate) 
         window=plan.window,
         local_steps=plan.local_steps,
         refresh_period=plan.refresh_period,
-        compression=make_compression(plan.tell, random.Random(f"telling {plan.seed}")),
+        compression=make_compression(plan.update_kind, random.Random(f"telling {plan.seed}")),
         delay=plan.delay,
         optimizer=plan.optimizer,
         weather=climate.weather,
@@ -250,7 +250,7 @@ def show_result(result: Result, console: Console) -> None:
     hosts += f", {plan.participants} of them measure a round" if plan.participants else ""
     hosts += f", {plan.relays} relays" if plan.relays else ""
     hosts += ", closed" if plan.closed else ""
-    what = f"{hosts}, {plan.tell}, {plan.optimizer}, seed {plan.seed}"
+    what = f"{hosts}, {plan.update_kind}, {plan.optimizer}, seed {plan.seed}"
     table = Table(title=what, title_justify="left")
     table.add_column("what")
     table.add_column("result", justify="right")

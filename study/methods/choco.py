@@ -10,7 +10,7 @@ FRACTION = 0.01
 
 
 class ChocoSgd(Dsgd):
-    """DSGD's local steps. step_size: how far a client goes towards what its neighbours told."""
+    """DSGD's local steps. step_size: how far a client goes towards what its neighbours sent."""
 
     source = "ChocoSGD with top-k, arXiv 1902.00340, algorithm 2"
     grid = tuple({"rate": rate, "step_size": size} for rate in (0.01, 0.03) for size in (0.1, 0.3))
@@ -23,12 +23,12 @@ class ChocoSgd(Dsgd):
 
     def _exchange(self) -> tuple[float, int]:
         packed = [worker.propose().pack() for worker in self.workers]
-        told = [Sparse.unpack(one, self.numbers_NF.shape[1]) for one in packed]
+        messages = [Sparse.unpack(one, self.numbers_NF.shape[1]) for one in packed]
         neighbours = self.problem.graph.neighbours
         for client, worker in enumerate(self.workers):
             others = neighbours[client]
-            pulls = [(weight(max(len(others), len(neighbours[other]))), told[other]) for other in others]
-            worker.mix(told[client], pulls)
+            pulls = [(weight(max(len(others), len(neighbours[other]))), messages[other]) for other in others]
+            worker.mix(messages[client], pulls)
         sent = sum(len(one) * len(others) for one, others in zip(packed, neighbours, strict=True))
         return sent / sum(map(len, neighbours)), 1
 

@@ -43,16 +43,16 @@ class Sparse:
         """Undoes `pack`. numbers: how many the whole tensor has. Raises PeerError."""
         count = _HEAD.unpack_from(packed)[0] if len(packed) >= _HEAD.size else -1
         if len(packed) != _HEAD.size + 8 * count or count > numbers:
-            raise PeerError("tells numbers in a message of another size", reason="size")
+            raise PeerError("sends numbers in a message of another size", reason="size")
         if count == 0:
             return cls(torch.empty(0, dtype=torch.int64, device=device), torch.empty(0, device=device))
         body = bytearray(packed[_HEAD.size :])
         index_K = torch.frombuffer(body, dtype=torch.int32, count=count).to(torch.int64)
         value_K = torch.frombuffer(body, dtype=torch.float32, offset=4 * count).clone()
         if not (bool((index_K.diff() > 0).all()) and int(index_K[0]) >= 0 and int(index_K[-1]) < numbers):
-            raise PeerError("tells numbers at places that are not there, or twice", reason="parameters")
+            raise PeerError("sends numbers at places that are not there, or twice", reason="parameters")
         if not bool(value_K.isfinite().all()):
-            raise PeerError("tells numbers that are not finite", reason="parameters")
+            raise PeerError("sends numbers that are not finite", reason="parameters")
         return cls(index_K.to(device), value_K.to(device))
 
 
@@ -67,21 +67,21 @@ class Choco:
         self.public_F = values_F.clone()
         self._values_F = values_F
         self._apart_F = torch.zeros_like(values_F)
-        self._told_max = max(1, round(fraction * len(values_F)))
+        self._sent_max = max(1, round(fraction * len(values_F)))
         self._gamma = gamma
 
     @torch.no_grad()
     def propose(self) -> Sparse:
         """The numbers to be sent to the neighbours."""
         apart_F = self._values_F - self.public_F
-        index_K = torch.topk(apart_F.abs(), self._told_max, sorted=False).indices.sort().values
+        index_K = torch.topk(apart_F.abs(), self._sent_max, sorted=False).indices.sort().values
         return Sparse(index_K, apart_F[index_K])
 
     @torch.no_grad()
-    def mix(self, told: Sparse, neighbours: Sequence[tuple[float, Sparse]]) -> None:
-        """Ends the round. told: what we have sent. neighbours: of each, its weight w_ij and what it has sent."""
-        self.public_F.index_add_(0, told.index_K, told.value_K)
+    def mix(self, sent: Sparse, neighbours: Sequence[tuple[float, Sparse]]) -> None:
+        """Ends the round. sent: what we have sent. neighbours: of each, its weight w_ij and what it has sent."""
+        self.public_F.index_add_(0, sent.index_K, sent.value_K)
         for weight, theirs in neighbours:
             self._apart_F.index_add_(0, theirs.index_K, theirs.value_K, alpha=weight)
-            self._apart_F.index_add_(0, told.index_K, told.value_K, alpha=-weight)
+            self._apart_F.index_add_(0, sent.index_K, sent.value_K, alpha=-weight)
         self._values_F.add_(self._apart_F, alpha=self._gamma)

@@ -38,7 +38,7 @@ class Relay:
             [max(1, -(-distances[origin][client] // hops)) - 1 for client in range(run.clients)]
             for origin in range(run.clients)
         ]
-        """Rounds after its own in which a client hears an update: by origin and client."""
+        """Rounds after its own in which a client receives an update: by origin and client."""
         self._due: defaultdict[tuple[int, int], list[Update]] = defaultdict(list)
         """By round and client."""
         base = load_base(run, hosts[0])
@@ -49,11 +49,11 @@ class Relay:
     def advance(self) -> list[Turn]:
         """One round of every origin, and of every update on its way."""
         step, count = self.step, self.run.seedflood.local_steps
-        told = [
+        turns = [
             Turn(origin, step, trainer.measure(origin, step, count)) for origin, trainer in enumerate(self.trainers, 1)
         ]
         round_ = step // count
-        for one, late in zip(told, self._late, strict=True):
+        for one, late in zip(turns, self._late, strict=True):
             updates = [Update(one.origin, at, probe) for at, probe in enumerate(one.round.probes, step)]
             for client, rounds in enumerate(late):
                 self._due[round_ + rounds, client] += updates
@@ -61,7 +61,7 @@ class Relay:
         is_last = self.step >= self.run.steps
         for when, client in [key for key in self._due if is_last or key[0] == round_]:
             self.trainers[client].replica.apply(self._due.pop((when, client)))
-        return told
+        return turns
 
     def average(self) -> CausalModel:
         """The mean of the replicas."""

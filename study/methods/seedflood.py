@@ -55,10 +55,10 @@ class TwoSided(Method):
         clients = self._graph.clients
         begun = time.perf_counter()
         with timed() as seconds:
-            told = self._swarm.advance()
-        share = sum(one.round.seconds for one in told) / (time.perf_counter() - begun)
-        steps = len(told[0].round.probes)
-        frames = sum(frame_bytes(one, self._key, self._run_id) for one in told)
+            turns = self._swarm.advance()
+        share = sum(one.round.seconds for one in turns) / (time.perf_counter() - begun)
+        steps = len(turns[0].round.probes)
+        frames = sum(frame_bytes(one, self._key, self._run_id) for one in turns)
         forwards, backwards = self._passes(steps)
         return Cost(
             steps,
@@ -102,9 +102,9 @@ class Coefficients(TwoSided):
         return float(steps), float(steps)
 
 
-def frame_bytes(told: Turn, key: Identity, run_id: bytes) -> int:
+def frame_bytes(turn: Turn, key: Identity, run_id: bytes) -> int:
     """Of the bundle of a round, as it goes over a link."""
-    bundle = make_bundle(told.origin, told.step, told.round.probes)
+    bundle = make_bundle(turn.origin, turn.step, turn.round.probes)
     signed = bundle.with_signature(key.sign(bundle.signed_bytes(run_id, key.public_key)))
     return sum(len(frame) for frame in encode(Updates((signed,))))
 

@@ -362,7 +362,7 @@ def test_there_are_few_settings():
 
 def test_a_relay_is_for_updates(write):
     relay = '[node]\nrole = "relay"\n'
-    with pytest.raises(ConfigError, match='has no relays, which pass on what mode = "seedflood" tells'):
+    with pytest.raises(ConfigError, match='has no relays, which pass on what mode = "seedflood" sends'):
         load_settings(write(GASLOC + relay))
     assert load_settings(write(relay + 'then = "serve"\n')).node.then == "serve"
 

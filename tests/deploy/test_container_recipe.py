@@ -1,5 +1,5 @@
-"""The recipe of docs/hosts.md with containers: hosts of the README's closed run, each as one container that its command
-starts.
+"""The recipe of docs/how-to/hosts.md with containers: hosts of the README's closed run, each as one container that its
+command starts.
 
 One engine stands for three hosts here, so containers get the host's name, a network takes the place of published ports,
 and each node takes one of the cores. All else is as it is written.

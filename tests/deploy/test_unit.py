@@ -1,4 +1,4 @@
-"""The unit under a real systemd, in a container, installed by the commands of docs/hosts.md."""
+"""The unit under a real systemd, in a container, installed by the commands of docs/how-to/hosts.md."""
 
 import os
 import re
@@ -20,7 +20,7 @@ FROM {image}
 USER root
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends dbus systemd >/dev/null && userdel seedflood
 """
-"""A host with systemd that has the node where docs/hosts.md installs it, and no user for it yet."""
+"""A host with systemd that has the node where docs/how-to/hosts.md installs it, and no user for it yet."""
 
 BOOT = "umount /var/lib/seedflood && rmdir /var/lib/seedflood && exec /lib/systemd/systemd --show-status=true"
 
@@ -96,7 +96,7 @@ def machine(image: str) -> Iterator[Machine]:
 
 
 def install(machine: Machine) -> None:
-    """Follows docs/hosts.md with the files of a closed run."""
+    """Follows docs/how-to/hosts.md with the files of a closed run."""
     machine.run(f"{INIT} && cp -r run/alpha/. .")
     machine.run("mkdir -p /etc/seedflood && echo SEEDFLOOD__NODE__THREADS=1 >/etc/seedflood/environment")
     run_command(["docker", "cp", str(REPOSITORY / "deploy"), f"{machine.name}:/root/deploy"])

@@ -85,7 +85,7 @@ async def test_a_wrong_secret_gets_nothing_and_ends_nothing(run, tmp_path):
 async def test_nothing_is_said_to_somebody_else_at_the_address(run, tmp_path):
     async with Open(run) as theirs, Open(run) as ours:
         elsewhere = replace(Code.parse(ours.code), address=Code.parse(theirs.code).address)
-        with pytest.raises(PeerError, match="nothing was said to it"):
+        with pytest.raises(PeerError, match="nothing was sent to it"):
             await join_run(elsewhere.spelled(), tmp_path / "delta", "")
         assert read_roster(run / "roster.json").roster.serial == 1
 

@@ -106,7 +106,7 @@ async def test_probes_answer_while_a_step_takes_as_long_as_it_likes(cluster, htt
 
 @pytest.mark.parametrize(
     ("role", "why"),
-    [("train", "the model is being loaded"), ("relay", "it waits for a neighbour that tells what the run is")],
+    [("train", "the model is being loaded"), ("relay", "it waits for a neighbour that states what the run is")],
 )
 async def test_before_the_model_is_loaded_the_node_says_so(tmp_path, cluster, http, role, why):
     settings = cluster.settings("a", [], ALONE, {"role": role})

@@ -59,15 +59,17 @@ FILE = Path(__file__).with_name("golden.json")
 KINDS = ("sent", "kept", "applied")
 
 PLANS = {
-    "strict-none": Plan(5, "ring", 1, 12, "strict", "none", tell="pairs", delay=0, optimizer="sgd"),
-    "strict-all": Plan(6, "grid", 2, 12, "strict", "all", tell="coefficients", delay=2, optimizer="adam"),
-    "strict-liars": Plan(6, "grid", 4, 8, "strict", "liars", tell="coefficients", delay=1, optimizer="momentum"),
-    "bounded-none": Plan(5, "path", 4, 12, "bounded", "none", local_steps=2, tell="coefficients", delay=0),
-    "bounded-all": Plan(6, "ring", 5, 12, "bounded", "all", tell="pairs", delay=1),
-    "bounded-liars": Plan(6, "random-regular", 15, 8, "bounded", "liars", tell="coefficients", delay=0),
-    "sums": Plan(5, "ring", 2, 24, "bounded", "adoption", refresh_period=2, tell="pairs", delay=0),
-    "disks": Plan(6, "tree", 17, 16, "strict", "disks", refresh_period=4, tell="pairs", delay=0, optimizer="momentum"),
-    "keys": Plan(5, "grid", 12, 12, "bounded", "keys", tell="coefficients", delay=1),
+    "strict-none": Plan(5, "ring", 1, 12, "strict", "none", update_kind="pairs", delay=0, optimizer="sgd"),
+    "strict-all": Plan(6, "grid", 2, 12, "strict", "all", update_kind="coefficients", delay=2, optimizer="adam"),
+    "strict-liars": Plan(6, "grid", 4, 8, "strict", "liars", update_kind="coefficients", delay=1, optimizer="momentum"),
+    "bounded-none": Plan(5, "path", 4, 12, "bounded", "none", local_steps=2, update_kind="coefficients", delay=0),
+    "bounded-all": Plan(6, "ring", 5, 12, "bounded", "all", update_kind="pairs", delay=1),
+    "bounded-liars": Plan(6, "random-regular", 15, 8, "bounded", "liars", update_kind="coefficients", delay=0),
+    "sums": Plan(5, "ring", 2, 24, "bounded", "adoption", refresh_period=2, update_kind="pairs", delay=0),
+    "disks": Plan(
+        6, "tree", 17, 16, "strict", "disks", refresh_period=4, update_kind="pairs", delay=0, optimizer="momentum"
+    ),
+    "keys": Plan(5, "grid", 12, 12, "bounded", "keys", update_kind="coefficients", delay=1),
 }
 """Every window under no faults, all of them and liars; sums that are adopted, disks that are lost, keys in use twice.
 What a plan leaves open is drawn from its seed."""
@@ -82,8 +84,8 @@ GASLOC_PLANS = {
 ALL_PLANS = {**PLANS, **GASLOC_PLANS}
 
 TEXTS = {
-    "strict": Plan(3, "path", 1, 3, "strict", "none", refresh_period=2, tell="pairs", delay=0, optimizer="sgd"),
-    "crash": Plan(3, "path", 7, 6, "bounded", "crashes", tell="pairs", delay=0),
+    "strict": Plan(3, "path", 1, 3, "strict", "none", refresh_period=2, update_kind="pairs", delay=0, optimizer="sgd"),
+    "crash": Plan(3, "path", 7, 6, "bounded", "crashes", update_kind="pairs", delay=0),
     "gasloc": gasloc.Plan(2, "complete", 1, 4, "none", 2, "one", 0.0),
 }
 """The runs that are kept as texts: updates pass a middle host; a middle host crashes; a pair of GASLoC."""

@@ -179,7 +179,7 @@ def test_what_an_accomplice_passes_on_of_strangers_is_neither_kept_nor_verified(
     accomplice.begin()
     world.start()
     judge(world, operator)
-    assert min(accomplice.told.values()) > 20
+    assert min(accomplice.lies.values()) > 20
     assert [verified[key] for key in accomplice.strangers] == [0, 0, 0]
     strange = {Member(key, "s", 1).origin for key in accomplice.strangers}
     for host in world.honest:

@@ -69,7 +69,7 @@ def test_who_returns_and_is_cut_off_at_once_neither_speaks_too_late_nor_is_left_
 
 
 @pytest.mark.parametrize(
-    ("seed", "topology", "window", "tell", "optimizer", "period", "delay"),
+    ("seed", "topology", "window", "update_kind", "optimizer", "period", "delay"),
     [
         (204, "ring", "strict", "coefficients", "momentum", 4, 0),
         (208, "ring", "strict", "coefficients", "sgd", 4, 0),
@@ -79,7 +79,7 @@ def test_who_returns_and_is_cut_off_at_once_neither_speaks_too_late_nor_is_left_
     ],
 )
 def test_two_sides_that_each_believe_that_the_other_has_left_find_together(
-    seed, topology, window, tell, optimizer, period, delay
+    seed, topology, window, update_kind, optimizer, period, delay
 ):
     """Hosts leave and return so fast that each side goes on alone. If it compacted what it says, the other side would
     wait for ever for rounds that only a sum holds, of an epoch that it is still in itself."""
@@ -91,7 +91,7 @@ def test_two_sides_that_each_believe_that_the_other_has_left_find_together(
         window=window,
         profile="epoch-ends",
         refresh_period=period,
-        tell=tell,
+        update_kind=update_kind,
         delay=delay,
         optimizer=optimizer,
     )

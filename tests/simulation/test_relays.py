@@ -127,12 +127,16 @@ def test_a_relay_that_starts_when_the_hosts_end_is_given_the_time_to_repair_what
 def test_hosts_are_ready_and_end_with_what_came_too_late_for_a_sum_beside_it():
     """Of two hosts updates came after a majority had voted for sums without them. By Adam these add nothing, and where
     they had come before the sum took the place of the bundles, a rebuild takes them out."""
-    plan = Plan(6, "ring", 97, 12, "bounded", closed=True, relays=2, local_steps=2, tell="pairs", optimizer="adam")
+    plan = Plan(
+        6, "ring", 97, 12, "bounded", closed=True, relays=2, local_steps=2, update_kind="pairs", optimizer="adam"
+    )
     assert simulate(plan).violations == []
 
 
 def test_a_host_that_learns_the_last_updates_from_a_relay_is_given_the_time_to_apply_them():
-    plan = Plan(6, "ring", 250, 12, "bounded", closed=True, relays=2, local_steps=2, tell="pairs", optimizer="adam")
+    plan = Plan(
+        6, "ring", 250, 12, "bounded", closed=True, relays=2, local_steps=2, update_kind="pairs", optimizer="adam"
+    )
     result = simulate(plan)
     assert result.violations == []
     assert result.digests_equal

@@ -17,7 +17,7 @@ from simulation.seedflood.compression import Rewards, decode_coefficients
 from simulation.seedflood.ledger import Ledger
 from simulation.seedflood.runs import Plan, simulate
 
-PLAN = Plan(clients=6, steps=48, refresh_period=12, tell="rewards", optimizer="sgd", window="strict")
+PLAN = Plan(clients=6, steps=48, refresh_period=12, update_kind="rewards", optimizer="sgd", window="strict")
 
 
 class Learner(Ledger):

@@ -29,7 +29,7 @@ def test_runs_of_every_mode_can_be_simulated(monkeypatch, capsys, mode, closed):
 def test_runs_by_reward_can_be_simulated(monkeypatch, capsys, window):
     how = ["--reward", "--clients", "3", "--steps", "4", "--window", window, "--json"]
     code, out, _ = run(monkeypatch, capsys, *how)
-    assert (code, json.loads(out)["tell"], json.loads(out)["healed"]) == (0, "rewards", True)
+    assert (code, json.loads(out)["update_kind"], json.loads(out)["healed"]) == (0, "rewards", True)
 
 
 @pytest.mark.parametrize(

@@ -65,4 +65,4 @@ def _commands(text: str, heading: str, count: int) -> list[str]:
 
 
 def _section() -> str:
-    return (ROOT / "docs" / "hosts.md").read_text()
+    return (ROOT / "docs" / "how-to" / "hosts.md").read_text()

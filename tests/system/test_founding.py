@@ -1,5 +1,5 @@
-"""The closed run of README.md and docs/hosts.md, followed to the letter by network namespaces: three hosts, and a
-fourth that is invited."""
+"""The closed run of README.md and docs/how-to/hosts.md, followed to the letter by network namespaces: three hosts, and
+a fourth that is invited."""
 
 import queue
 import re

@@ -1,4 +1,4 @@
-"""The recipe of docs/hosts.md for several hosts, followed to the letter by three network namespaces.
+"""The recipe of docs/how-to/hosts.md for several hosts, followed to the letter by three network namespaces.
 
 Only the installation is not repeated: `.venv` is the environment that these tests run in.
 """

@@ -1,4 +1,4 @@
-"""A tiny random model of every family in the table of docs/models.md."""
+"""A tiny random model of every family in the table of docs/reference/models.md."""
 
 import torch
 from reference import VOCABULARY

@@ -24,7 +24,7 @@ def node_main() -> None:
 
 
 def _run(name: str, *, is_daemon: bool) -> None:
-    """Reading all modules takes a second, in which signals are heard, too."""
+    """Reading all modules takes a second, in which signals count, too."""
     with signals.begin(is_daemon=is_daemon):
         try:
             from seedflood.cli.faults import run_command

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -22,6 +22,7 @@ from seedflood.cli.options import (
     PeersOption,
     RankOption,
     SetOption,
+    SizeOption,
     VersionOption,
     parse_overrides,
     say,
@@ -132,7 +133,9 @@ def relay(
 def local(
     nodes: Annotated[int, typer.Option(min=1, max=256, help="How many daemons.")] = 4,
     relays: Annotated[int, typer.Option(min=0, help="How many of them, the last ones, only relay.")] = 0,
-    topology: Annotated[TopologyName, typer.Option(help="Who is linked with whom.")] = "ring",
+    topology: Annotated[
+        TopologyName, typer.Option(metavar="NAME", help=f"Links: {', '.join(get_args(TopologyName))}.")
+    ] = "ring",
     model: Annotated[str, typer.Option(help="Base model: embedded, a folder or a hub name.")] = "embedded",
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     data: Annotated[str | None, typer.Option(help=DATA_HELP)] = None,
@@ -140,6 +143,7 @@ def local(
         int | None, typer.Option(min=1, help="Length of the run (400; 48 by gradients, 100 by reward).")
     ] = None,
     estimate: EstimateOption = None,
+    size: SizeOption = None,
     rank: RankOption = None,
     learning_rate: LearningRateOption = None,
     batch_size: BatchSizeOption = None,
@@ -161,7 +165,7 @@ def local(
 
         seedflood local --nodes 4 --topology ring --steps 250
 
-        seedflood local --model ./opt-125m --data ./rows.csv --estimate gradient
+        seedflood local --model ./opt-125m --data ./rows.csv --size medium
 
         seedflood local --estimate gradient --rank 8 --learning-rate 0.01
     """
@@ -170,11 +174,11 @@ def local(
     from seedflood.cluster.plan import ClusterPlan
 
     flags = with_guess(parse_overrides(overrides), task, data, nodes - relays)
-    of_options = tables_of(flags["run"].get("mode"), estimate, rank, learning_rate, batch_size)
+    of_options = tables_of(flags["run"].get("mode"), estimate, size, rank, learning_rate, batch_size)
     flags["run"] = merge(of_options, flags["run"])
     if steps is None:
-        told = flags["run"]
-        chosen = "reward" if told["objective"].get("task") == "reward" else told.get("seedflood", {}).get("estimate")
+        run = flags["run"]
+        chosen = "reward" if run["objective"].get("task") == "reward" else run.get("seedflood", {}).get("estimate")
         steps = LOCAL_STEPS.get(chosen, LOCAL_STEPS_OTHERWISE)
     _check_score(read_objective(flags["run"]["objective"]), runs_code=False)
     plan = ClusterPlan(
@@ -215,8 +219,8 @@ def _check_own_score(settings: Settings) -> None:
 
 
 def _check_score(objective: ObjectiveSettings, *, runs_code: bool = True) -> None:
-    """A score that nobody has is told before PyTorch is imported. runs_code: may that of a file be tried here? Raises
-    ConfigError."""
+    """A score that nobody has is refused before PyTorch is imported. runs_code: may that of a file be tried here?
+    Raises ConfigError."""
     from seedflood.training.rewards.scores import make_scorer, source_of
 
     if objective.task == "reward" and objective.is_code and not runs_code:

@@ -2,7 +2,7 @@
 
 The next run has a folder of its own: settings, key, roster and model. It is another run, so it has another journal. Its
 `[run] model` names the run before it, so all hosts write the same text, also relays, which hold no model. A host whose
-model differs from the others' is refused by them as always, for a hello tells the digest of the base model.
+model differs from the others' is refused by them as always, for a hello has the digest of the base model.
 
 The run keeps its name, and with that a closed run its roster, which is signed for the name.
 """
@@ -138,13 +138,13 @@ def _next_settings(
 
 def _next_run(before: Settings, task: str | None, changes: Mapping[str, Any]) -> dict[str, Any]:
     """`[run]` as before, but for the model and what is changed."""
-    told = json.loads(before.run.canonical())
+    run = json.loads(before.run.canonical())
     if task is not None:
-        told["objective"] = {"task": task}
-    told.get("gasloc", {}).pop("initial", None)  # it goes on with what random weights have become
+        run["objective"] = {"task": task}
+    run.get("gasloc", {}).pop("initial", None)  # it goes on with what random weights have become
     if changes.get("mode", before.run.mode) != before.run.mode:
-        told.pop(before.run.mode, None)
-    return merge({"name": before.run.name}, told, {"model": f"run-{before.run.shown_id()}"}, changes)
+        run.pop(before.run.mode, None)
+    return merge({"name": before.run.name}, run, {"model": f"run-{before.run.shown_id()}"}, changes)
 
 
 def _objective_of(data: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def _exported(before: Settings) -> Path:
     """The model that a run has ended with, where no journal holds what was learned. Raises ConfigError."""
     folder = before.node.export
     card = folder / CARD_FILE if folder is not None else None
-    told = RUN_IN_CARD.search(card.read_text(errors="replace")) if card is not None and card.is_file() else None
-    if folder is None or told is None or told[1] != before.run.run_id().hex():
+    named = RUN_IN_CARD.search(card.read_text(errors="replace")) if card is not None and card.is_file() else None
+    if folder is None or named is None or named[1] != before.run.run_id().hex():
         raise ConfigError(
             f'with mode = "{before.run.mode}" a node keeps its model only in [node] export: set that, start the node '
             "once more, which writes the model and ends, and continue then."
@@ -186,7 +186,7 @@ def _write(before: Settings, layer: Mapping[str, Any], out: Path) -> None:
 
 
 def _newest_roster(before: Settings) -> SignedRoster:
-    """Of the operator's file and of what others have told since. Raises ConfigError."""
+    """Of the operator's file and of what others have sent since. Raises ConfigError."""
     kept = before.node.state / ROSTER_FILE
     known = [one for one in (before.node.roster, kept if kept.exists() else None) if one is not None]
     return max(map(read_roster, known), key=lambda one: one.roster.serial)

@@ -38,7 +38,7 @@ TOO_MANY_THREADS = (
 )
 
 NO_LETTERS = (
-    "Python is told to spell the names of files as {encoding}, which lacks letters of {text!a}: set LC_ALL=C.UTF-8, or "
+    "Python is set to spell the names of files as {encoding}, which lacks letters of {text!a}: set LC_ALL=C.UTF-8, or "
     "take PYTHONUTF8 out of the environment."
 )
 

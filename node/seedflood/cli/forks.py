@@ -3,7 +3,7 @@
 A node that is forked is a process like any other, with an id, signals, an exit code and outputs of its own. It runs the
 command of `seedflood-node` from its first line on; only the modules are there already. Nothing is computed before: a
 process in which PyTorch has threads, or has touched a GPU, must not be forked. If a library has started a thread when
-it was imported, every node imports for itself. Nodes that nobody watches any more are told to end.
+it was imported, every node imports for itself. Nodes that nobody watches any more get a signal to end.
 
 The argument is a list of nodes in JSON: the words of each command, the file of its stdout, and the number of the pipe
 that is its stderr. What stdout was at first gets a line for each fact: number of the node, "pid" or "code", value.
@@ -37,7 +37,7 @@ def main() -> None:
     if os.getppid() != parent:
         return None  # nobody watches any more
     numbers, has_threads = {}, len(os.listdir("/proc/self/task")) > 1
-    signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)  # else a node might be forked that nobody was told of
+    signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)  # else a node might be forked of which nobody knows
     for number, node in enumerate(nodes):
         pipes = [one["stderr"] for one in nodes[number:]]
         os.environ["LOCAL_RANK"] = str(number)
@@ -51,10 +51,10 @@ def main() -> None:
         _write(facts, number, "pid", pid)
     is_over = False
     while numbers:
-        heard = signal.sigtimedwait(BLOCKED, LOOK_SECONDS)
+        received = signal.sigtimedwait(BLOCKED, LOOK_SECONDS)
         while numbers and (ended := os.waitpid(-1, os.WNOHANG))[0]:
             _write(facts, numbers.pop(ended[0]), "code", os.waitstatus_to_exitcode(ended[1]))
-        if not is_over and (os.getppid() != parent or (heard and heard.si_signo == signal.SIGTERM)):
+        if not is_over and (os.getppid() != parent or (received and received.si_signo == signal.SIGTERM)):
             is_over = True
             for pid in numbers:
                 os.kill(pid, signal.SIGTERM)

@@ -13,6 +13,7 @@ from seedflood.cli.options import (
     LearningRateOption,
     RankOption,
     SetOption,
+    SizeOption,
     guessed,
     parse_overrides,
     say,
@@ -55,6 +56,7 @@ def init(
     task: Annotated[str | None, typer.Option(help=TASK_HELP)] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Length of the run ([run] steps).")] = None,
     estimate: EstimateOption = None,
+    size: SizeOption = None,
     rank: RankOption = None,
     learning_rate: LearningRateOption = None,
     batch_size: BatchSizeOption = None,
@@ -90,13 +92,13 @@ def init(
     layers += [{} if task is None else {"objective": {"task": task}}]
     set_by_key = given.get("run", {})
     named = merge(*layers, set_by_key).get("mode")
-    layers += [tables_of(named, estimate, rank, learning_rate, batch_size), set_by_key]
+    layers += [tables_of(named, estimate, size, rank, learning_rate, batch_size), set_by_key]
     tables, planned = merge(*layers), plan.parse_hosts(hosts, relay or ())
     if data not in (None, EMBEDDED):
         tables = _with_task(tables, data)
     if plan.is_on_this_machine(planned):
-        told = detach({"run": tables, "node": {} if data is None else {"data": data}}, Path())
-        tables, data = told["run"], told["node"].get("data")
+        detached = detach({"run": tables, "node": {} if data is None else {"data": data}}, Path())
+        tables, data = detached["run"], detached["node"].get("data")
     keys = plan.found(planned, tables, out, data)
     say(f"{out / plan.OPERATOR_FILE}: your own key, which signs the roster; keep it, and give it to nobody")
     for name, key in keys.items():
@@ -115,12 +117,12 @@ def init(
 
 def _with_task(run: dict[str, Any], data: str) -> dict[str, Any]:
     """The tables of a run, and what is guessed of rows that are here; they may be on the hosts alone."""
-    said = run.get("objective", {})
+    objective = run.get("objective", {})
     if Path(divide_data(data)[0]).exists():
-        run = merge({"objective": guessed(data, said)}, run)
+        run = merge({"objective": guessed(data, objective)}, run)
         say(f"{data}: task {run['objective']['task']}")
-    elif "task" not in said and run.get("mode") != "gasloc":  # which learns any text
-        raise UsageError(f"{data} is not here, so its rows do not tell the task: name it with --task.")
+    elif "task" not in objective and run.get("mode") != "gasloc":  # which learns any text
+        raise UsageError(f"{data} is not here, so its rows do not show the task: name it with --task.")
     return run
 
 

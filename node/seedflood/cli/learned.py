@@ -111,17 +111,17 @@ def evaluate(
         result, steps = evaluate_any(settings, has_state=has_state, file=file, adapter=adapter, read_as=read_as.run)
     of_adapter = {} if adapter is None else {"adapter": str(adapter)}
     rows = {} if data is None else {"data": data, **_how_read(read_as.run.objective)}
-    told = of_adapter | rows | ({} if steps is None else {"steps": steps})
-    facts = {**facts_read(settings, has_state=has_state), **told, **result.rounded(), **result.counts()}
+    read = of_adapter | rows | ({} if steps is None else {"steps": steps})
+    facts = {**facts_read(settings, has_state=has_state), **read, **result.rounded(), **result.counts()}
     show_facts(facts, as_json=as_json)
 
 
 def _with_card(flags: dict[str, Any], task: str | None, data: str | None, folder: Path) -> dict[str, Any]:
     """The overrides of a run, and with them how the rows are read: as somebody says, else as the card of the model in
     the folder does, if they can be, else as is guessed."""
-    said = flags.get("run", {}).get("objective", {})
-    of_card = named_objective(folder) if task is None and not said.keys() & READ_BY else {}
-    if data is None and task is None and "task" not in {**of_card, **said}:
+    given = flags.get("run", {}).get("objective", {})
+    of_card = named_objective(folder) if task is None and not given.keys() & READ_BY else {}
+    if data is None and task is None and "task" not in {**of_card, **given}:
         raise UsageError("name rows with --data, or with --task a task that has its own, as sst2.")
     if of_card:
         with suppress(ConfigError, DataError):
@@ -130,10 +130,10 @@ def _with_card(flags: dict[str, Any], task: str | None, data: str | None, folder
 
 
 def _how_read(objective: ObjectiveSettings) -> dict[str, Any]:
-    """What was said, or guessed, of the rows: figures of the same rows differ by it."""
-    said = {"task": objective.task, "template": objective.template, "label_column": objective.label_column}
+    """What was set, or guessed, of the rows: figures of the same rows differ by it."""
+    settings = {"task": objective.task, "template": objective.template, "label_column": objective.label_column}
     words = objective.label_words and ", ".join(objective.label_words)
-    return {name: value for name, value in (said | {"label_words": words}).items() if value is not None}
+    return {name: value for name, value in (settings | {"label_words": words}).items() if value is not None}
 
 
 def generate(
@@ -230,8 +230,8 @@ def replay(
 ) -> None:
     """Rebuilds what a node has learned from base model and journal alone, and checks it.
 
-    The checksum of every record and every signature must be right, and the digest must be the one that the node told at
-    its end. Exits with 70 if not.
+    The checksum of every record and every signature must be right, and the digest must be the one that the node printed
+    at its end. Exits with 70 if not.
 
     Example:
 

@@ -8,7 +8,7 @@ import sysconfig
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from rich.console import Console
@@ -24,6 +24,11 @@ PIPE_COLUMNS = 240
 
 SEEDFLOOD = "seedflood"
 """The mode of a run that fine-tunes."""
+
+SizeName = Literal["small", "medium", "large"]
+RANKS: dict[SizeName, int] = {"small": 5, "medium": 16, "large": 32}
+"""The rank of a run by gradients, by the size of what it learns and sends. docs/explanation/choosing.md has the bytes
+of each, and what was learned with them."""
 
 DATA_HELP = "Rows: a file, a folder or a hub name, perhaps with its splits (ROWS#train,test)"
 TASK_HELP = "embedded, places, sst2, rte, boolq, trec, agnews, prompted, lm, completion, chat, reward or own."
@@ -54,6 +59,14 @@ EstimateOption = Annotated[
         show_default="two-sided; of reward and own: gradient",
     ),
 ]
+SizeOption = Annotated[
+    SizeName | None,
+    typer.Option(
+        metavar="NAME",
+        help="small, medium or large: how much a step learns and sends. Takes --estimate gradient with --rank 5, 16 or "
+        "32; a --rank beside it is stronger.",
+    ),
+]
 RankOption = Annotated[
     int | None,
     typer.Option(
@@ -69,7 +82,7 @@ LearningRateOption = Annotated[
         "--learning-rate",
         "--lr",
         callback=lambda rate: _check_rate(rate),
-        help="Size of a step ([run.seedflood] learning_rate).",
+        help="How far a step goes ([run.seedflood] learning_rate).",
         show_default="by estimate, rank and model",
     ),
 ]
@@ -105,14 +118,25 @@ def parse_overrides(overrides: list[str] | None) -> dict[str, Any]:
 
 
 def tables_of(
-    mode: str | None, estimate: str | None, rank: int | None, learning_rate: float | None, batch_size: int | None
+    mode: str | None,
+    estimate: str | None,
+    size: SizeName | None,
+    rank: int | None,
+    learning_rate: float | None,
+    batch_size: int | None,
 ) -> dict[str, Any]:
     """The tables of a run of this mode that say what these options say. Raises UsageError."""
     mode = mode or SEEDFLOOD
-    if mode != SEEDFLOOD and (estimate is not None or rank is not None):
-        raise UsageError(f'--estimate and --rank are for mode "{SEEDFLOOD}"; with mode "{mode}" leave them out.')
-    told = {"estimate": estimate, "rank": rank, "learning_rate": learning_rate}
-    table = {key: value for key, value in told.items() if value is not None}
+    if mode != SEEDFLOOD and (estimate, size, rank) != (None, None, None):
+        raise UsageError(
+            f'--estimate, --size and --rank are for mode "{SEEDFLOOD}"; with mode "{mode}" leave them out.'
+        )
+    if size is not None:
+        if estimate not in (None, "gradient"):
+            raise UsageError(f"--size is for --estimate gradient; an update of {estimate} has one size: leave it out.")
+        estimate, rank = "gradient", rank or RANKS[size]
+    given = {"estimate": estimate, "rank": rank, "learning_rate": learning_rate}
+    table = {key: value for key, value in given.items() if value is not None}
     tables: dict[str, Any] = {mode: table} if table else {}
     if batch_size is not None:
         tables["batch_size"] = batch_size
@@ -125,23 +149,25 @@ def _check_rate(rate: float | None) -> float | None:
     return rate
 
 
-def guessed(data: str, said: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
+def guessed(data: str, objective: Mapping[str, Any], hosts: int = 1) -> dict[str, Any]:
     """What `[run.objective]` has to say for these rows beside what it says. Rows of a known task that are not here are
     not looked at. Raises SeedfloodError."""
-    if said.get("task") == "own":
+    if objective.get("task") == "own":
         raise ConfigError('task = "own" takes no rows here: the script of each host brings them; leave --data out.')
     place = Path(divide_data(data)[0])
-    if data == EMBEDDED or ("task" in said and not (place.is_file() or (place.is_dir() and any(place.iterdir())))):
+    if data == EMBEDDED or ("task" in objective and not (place.is_file() or (place.is_dir() and any(place.iterdir())))):
         return {}
     from seedflood.training.guessing import guess_objective
 
-    return guess_objective(data, said, hosts)
+    return guess_objective(data, objective, hosts)
 
 
 def with_guess(flags: dict[str, Any], task: str | None, data: str | None, hosts: int = 1) -> dict[str, Any]:
     """The overrides of a run with `--task` and `--data`, and with what is `guessed` of these rows."""
-    told = merge({"run": {"objective": {} if task is None else {"task": task}}}, flags)
-    return told if data is None else merge({"run": {"objective": guessed(data, told["run"]["objective"], hosts)}}, told)
+    given = merge({"run": {"objective": {} if task is None else {"task": task}}}, flags)
+    return (
+        given if data is None else merge({"run": {"objective": guessed(data, given["run"]["objective"], hosts)}}, given)
+    )
 
 
 def facts_read(settings: Settings, *, has_state: bool = True) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`seedflood roster`: the list of hosts of a closed run, as its operator reads and changes it.
 
 `add` and `remove` sign the next edition with the operator's key, which no host needs. It is copied to one host, and
-read there at SIGHUP, or `remove --node` gives it to a running node. All others hear of it from that host.
+read there at SIGHUP, or `remove --node` gives it to a running node. All others get it from that host.
 """
 
 import json
@@ -76,7 +76,7 @@ def add(
 ) -> None:
     """Puts a host on a roster, or says anew what its roles and times are, and signs it.
 
-    A node that starts tells its public key if it is not on the roster, and `seedflood keygen` prints it. FILE is made
+    A node that starts prints its public key if it is not on the roster, and `seedflood keygen` prints it. FILE is made
     if there is none.
 
     Example:
@@ -139,7 +139,7 @@ def _consequences(entry: Entry, roster: Roster, *, is_sent: bool) -> str:
     left = sum(not one.is_removed for one in roster.entries) - 1
     what_counts = "Then exactly those updates of it count that hosts hold which the node reaches."
     return (
-        f"{entry.name} (origin {fingerprint(entry.origin)}) loses its links as soon as a host hears of it, and its key "
+        f"{entry.name} (origin {fingerprint(entry.origin)}) loses its links once a host learns of it, and its key "
         "never returns.\nWhat it has published stays in the model. Windows no longer wait for it. "
         f"{what_counts if is_sent else ''}\nHosts left: {left}."
     )
@@ -183,7 +183,7 @@ def _settle(file: Path, operator: Identity, signed: SignedRoster, entry: Entry, 
     if removal["unreached"]:
         say(
             f"Not reached: {', '.join(removal['unreached'])}. Whatever else these hold of {name} is taken out of their "
-            "models when they hear of it."
+            "models when they learn of it."
         )
     cutting = signed.roster.cutting(name, cut)
     _send(node, _write(file, operator, signed, cutting, f"What counts of {name} is signed", is_sent=True))
@@ -211,7 +211,7 @@ def _write(
         raise UsageError(f"{file} has changed meanwhile: run this again.")
     signed = SignedRoster.sign(operator, before.run, after)
     write_roster(file, signed)
-    how_to_spread = "Copy the file to one host and send its node SIGHUP; the others hear of it from there."
+    how_to_spread = "Copy the file to one host and send its node SIGHUP; the others get it from there."
     say(f"{what}, serial {after.serial}. {'' if is_sent else how_to_spread}".rstrip())
     return signed
 

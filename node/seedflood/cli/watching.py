@@ -136,14 +136,14 @@ def describe_contradicting(status: dict[str, Any]) -> Iterator[str]:
     """Whose updates do not count. status: what /api/status gives."""
     for member in status["members"]:
         if member.get("contradicts"):
-            yield f"{member['name']} contradicts the others: its updates do not count (docs/operating.md)."
+            yield f"{member['name']} contradicts the others: its updates do not count (docs/how-to/operating.md)."
 
 
 def describe_unaudited(status: dict[str, Any]) -> Iterator[str]:
     """Who cannot be audited by this host. status: what /api/status gives."""
     names = status["words"].get("cannot_be_audited")
     if names is not None:
-        yield f"This host cannot audit {names}: they state other rows, or none, so what they tell is believed."
+        yield f"This host cannot audit {names}: they state other rows, or none, so what they send is believed."
 
 
 def describe_reach(status: dict[str, Any]) -> Iterator[str]:
@@ -256,7 +256,7 @@ def events(
 ) -> None:
     """What happened, the newest last: links, members, faults, evaluations.
 
-    --events reads files; with --level debug they also tell the way of every bundle. --json prints one object per line.
+    --events reads files; with --level debug they also show the way of every bundle. --json prints one object per line.
 
     Example:
 
@@ -278,9 +278,9 @@ def events(
 
 def show_event(event: dict[str, Any]) -> Text:
     facts = {key: value for key, value in event.items() if key not in ("time", "level", "event", "run")}
-    told = " ".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items())
+    shown = " ".join(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in facts.items())
     name = Text(visible(str(event["event"])), COLOURS.get(str(event.get("level")), "bold"))
-    return Text.assemble((visible(str(event.get("time"))), "dim"), "  ", name, "  ", visible(told))
+    return Text.assemble((visible(str(event.get("time"))), "dim"), "  ", name, "  ", visible(shown))
 
 
 def _show_roster(roster: dict[str, Any] | None) -> str:
@@ -300,8 +300,8 @@ def _show_removal(removal: dict[str, Any]) -> str:
         "settled": "cut off, and settled here",
     }[removal["state"]]
     sides = (("the same is held by", "same"), ("not by", "others"), ("not reached", "unreached"))
-    told = [f"{words} {', '.join(removal[key])}" for words, key in sides if removal[key]]
-    return "; ".join([f"{removal['name']}: {state}", *told])
+    shown = [f"{words} {', '.join(removal[key])}" for words, key in sides if removal[key]]
+    return "; ".join([f"{removal['name']}: {state}", *shown])
 
 
 def _find(peers: Path, node: str | None) -> RunningNode:

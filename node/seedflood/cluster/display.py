@@ -28,7 +28,7 @@ SAMPLE_CHARACTERS_MAX = 800
 """Of a prompt, or of what a model wrote."""
 
 UNKNOWN_MAX = 0.2
-"""A larger part of the tokens that the model does not know is told."""
+"""A larger part of the tokens that the model does not know is shown."""
 
 RECOVERED = "the loss is near its best again"
 """What a node logs when it no longer unlearns."""
@@ -53,7 +53,7 @@ class LoggedNode:
     shown: dict[str, str] = field(default_factory=dict)
     """Other values of its algorithm's progress, by column."""
     last_words: str = ""
-    """Its last fault, unless that has passed: to be told at the end."""
+    """Its last fault, unless that has passed: to be shown at the end."""
     has_failed: bool = False
     """Was it the one by which it ended? Nothing counts that comes after it."""
     result: dict[str, Any] | None = None

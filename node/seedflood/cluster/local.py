@@ -17,7 +17,7 @@ from seedflood.errors import ConfigError, ExitCode, SeedfloodError
 from seedflood.terminal import Screen
 
 STOP_SECONDS = 15.0
-"""How long a process may take to end once it is told to, and a relay to hear that all hosts have ended."""
+"""How long a process may take to end once it is asked to, and a relay to learn that all hosts have ended."""
 
 
 class StoppedError(SeedfloodError):
@@ -64,9 +64,11 @@ def _with_remedy(error: SeedfloodError, plan: ClusterPlan, home: Path) -> Seedfl
         remedy = f"seedflood export --peers {first} --output FOLDER"
     else:
         remedy = f"seedflood-node --peers {first} --set node.export=FOLDER"
-    told = type(error)(f"{error} What the nodes have learned is kept in {home}; to make a model of it, run: {remedy}")
-    told.exit_code = error.exit_code
-    return told
+    explained = type(error)(
+        f"{error} What the nodes have learned is kept in {home}; to make a model of it, run: {remedy}"
+    )
+    explained.exit_code = error.exit_code
+    return explained
 
 
 class _Cluster:
@@ -125,8 +127,8 @@ class _Cluster:
             error = SeedfloodError(f"{host.name} failed: {why} (log: {host.folder}/log.jsonl)")
             error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
             raise error
-        if told := (host.folder / STDOUT_FILE).read_text(encoding="utf-8").strip():
-            host.result = json.loads(told)
+        if printed := (host.folder / STDOUT_FILE).read_text(encoding="utf-8").strip():
+            host.result = json.loads(printed)
             host.phase = "done"
         if all(one.phase == "done" for one in self.hosts[: self._clients]):
             asyncio.get_running_loop().call_later(STOP_SECONDS, self._stop_relays)
@@ -205,12 +207,12 @@ def _describe_run(results: list[dict[str, Any]], evaluations: list[dict[str, flo
 
 
 def _is_of_score(facts: dict[str, Any]) -> bool:
-    """Does a node warn of its score? Who wrote it should hear at once."""
+    """Does a node warn of its score? Who wrote it should know at once."""
     return facts.get("level") == "warning" and str(facts.get("event")).startswith(("score ", "score:"))
 
 
 def _how_it_ended(code: int) -> str:
-    """For a node that said nothing of its end."""
+    """For a node that reported nothing of its end."""
     if code >= 0:
         return f"it ended with exit code {code}"
     return f"it was ended by {signal.Signals(-code).name}" + (

@@ -88,7 +88,7 @@ def secret_of(seed: int, k: int) -> bytes:
 
 
 def _own_settings(plan: ClusterPlan, k: int) -> dict[str, Any]:
-    """What the operator has told of models and rows: paths begin at the working directory."""
+    """What the operator has given as models and rows: paths begin at the working directory."""
     node: dict[str, Any] = {} if plan.data is None else {"data": plan.data}
     if plan.export is not None and k == 0:
         node["export"] = str(plan.export)

@@ -5,7 +5,7 @@ import socket
 from itertools import islice
 
 LOWEST, EPHEMERAL = 10_000, 32_768
-"""The kernel hands out ports from the latter on, unless it is told otherwise."""
+"""The kernel hands out ports from the latter on, unless it is set otherwise."""
 
 
 def reserve_ports(count: int) -> list[int]:

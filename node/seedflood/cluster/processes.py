@@ -70,7 +70,7 @@ async def _reader(pipe: int) -> asyncio.StreamReader:
 
 
 async def _follow(parent: asyncio.subprocess.Process, nodes: list[NodeProcess]) -> None:
-    """Notes what the parent tells, until all nodes have ended. If it ends before them, they are ended, too."""
+    """Notes what the parent reports, until all nodes have ended. If it ends before them, they are ended, too."""
     assert parent.stdout is not None
     code = 0
     try:

@@ -1,4 +1,5 @@
-"""What the settings name is looked at before a run begins, seconds before torch could tell: models, rows, exports."""
+"""What the settings name is looked at before a run begins, seconds before torch could find out: models, rows,
+exports."""
 
 import errno
 import os
@@ -33,7 +34,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_folders(settings: Settings) -> None:
-    """Raises ConfigError if what the settings name is not there, seconds before torch could tell."""
+    """Raises ConfigError if what the settings name is not there, seconds before torch could find out."""
     node, run = settings.node, settings.run
     if node.role == "relay":
         return
@@ -73,7 +74,7 @@ def check_target(settings: Settings, folder: Path, mark: str = MODEL_FILE) -> No
 
 def check_place(folder: Path, run: str | None, mark: str) -> None:
     """Raises ConfigError if there is something in this folder that is no earlier export of the same run. run: its id,
-    as a model card tells it. mark: the file by which an export of this kind is known."""
+    as a model card states it. mark: the file by which an export of this kind is known."""
     card = folder / CARD_FILE
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return

@@ -12,7 +12,7 @@ from seedflood.config.settings import SECTIONS, Settings
 def first_sentence(
     error: ValidationError, source: str, within: tuple[str, ...] = (), beside: Mapping[str, Any] | None = None
 ) -> str:
-    """within: the table that was read. beside: what was said beside the source, and counts before it."""
+    """within: the table that was read. beside: what was given beside the source, and counts before it."""
     faults = error.errors(include_url=False)  # a key that is misspelled is missing, too
     fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
     parts = [part for part in (*within, *fault["loc"]) if isinstance(part, str)]

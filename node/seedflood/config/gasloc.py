@@ -18,7 +18,7 @@ class GaslocSettings(AlgorithmSettings):
         "one", description="With whom a round is exchanged: one random neighbour, two, or all of them (full)."
     )
     encoding: Literal["float32", "bfloat16", "uint8"] = Field(
-        "bfloat16", description="How parameters travel; what an encoding leaves out is told with the next round."
+        "bfloat16", description="How parameters travel; what an encoding leaves out is sent with the next round."
     )
     gamma: float = Field(0.0, ge=0, lt=1, description="Momentum of the exchange; 0 is plain gossip.")
     eta: float = Field(1.0, gt=0, le=2, description="How much of what the local steps have changed counts.")

@@ -125,8 +125,8 @@ def read_objective(given: Mapping[str, Any]) -> ObjectiveSettings:
 
 
 def _place(loaded: Settings, model_folder: Path) -> Settings:
-    """The same settings: what is still relative was said here, and `model_path` is where `[run] model` is, if that is a
-    relative path. model_folder: where it begins."""
+    """The same settings: what is still relative was given here, and `model_path` is where `[run] model` is, if that is
+    a relative path. model_folder: where it begins."""
     node, model = loaded.node, loaded.run.model
     texts = {key: str(value) for key in (*PATHS, "data") if (value := getattr(node, key)) is not None}
     placed: dict[str, Any] = dict(anchor({"node": texts}, Path())["node"])

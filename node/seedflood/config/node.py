@@ -79,7 +79,7 @@ class NodeSettings(Section):
         0.0,
         ge=0,
         le=1,
-        description="Share of measurements that this host repeats of others, to find out who tells something else; "
+        description="Share of measurements that this host repeats of others, to find out who sends something else; "
         "needs strict windows, float32 and the rows of the others. 0.03 is good, 0: none.",
     )
     allow_code: bool = Field(

@@ -68,7 +68,7 @@ class Settings(Section):
     def _check_relay(self) -> Self:
         if self.node.role == "relay" and self.run.mode != "seedflood":
             raise ValueError(
-                f'mode = "{self.run.mode}" has no relays, which pass on what mode = "seedflood" tells: link its hosts '
+                f'mode = "{self.run.mode}" has no relays, which pass on what mode = "seedflood" sends: link its hosts '
                 "with each other"
             )
         return self

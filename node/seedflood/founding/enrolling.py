@@ -54,7 +54,7 @@ async def invite_host(
     SeedfloodError."""
     try:
         check_address(listen)
-        desk.sign(Entry(name, bytes(KEY_BYTES), roles))  # what cannot be signed is told before anybody comes
+        desk.sign(Entry(name, bytes(KEY_BYTES), roles))  # what cannot be signed is refused before anybody comes
     except ValueError as error:
         raise UsageError(f"{error}.") from None
 

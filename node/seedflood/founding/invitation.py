@@ -176,7 +176,7 @@ class Invitation:
 
 
 async def join(code: Code, identity: Identity, listen: str, keep: Callable[[Grant], None]) -> None:
-    """Uses a code. keep: writes what we get; called before the inviting side hears that we have it. Raises
+    """Uses a code. keep: writes what we get; called before the inviting side learns that we have it. Raises
     SeedfloodError."""
     host, _, port = code.address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -211,7 +211,7 @@ async def _converse(
     channel = certificates.channel_of(ssl.DER_cert_to_PEM_cert(shown).encode())
     if not hmac.compare_digest(channel[:PIN_BYTES], code.pin):
         raise PeerError(
-            f"somebody else than the one who made the code answers at {code.address}; nothing was said to it",
+            f"somebody else than the one who made the code answers at {code.address}; nothing was sent to it",
             reason="pin",
         )
     request = {

@@ -148,8 +148,8 @@ def found(hosts: Sequence[PlannedHost], run: Mapping[str, Any], out: Path, data:
 
 def explain(layer: Mapping[str, Any]) -> str:
     """The text of a peers.toml that says what its lines mean."""
-    told = [(heading, section) for section, heading in HEADINGS.items() if layer.get(section)]
-    return HEAD + "".join(heading + spell({section: layer[section]}, _meaning) for heading, section in told)
+    sections = [(heading, section) for section, heading in HEADINGS.items() if layer.get(section)]
+    return HEAD + "".join(heading + spell({section: layer[section]}, _meaning) for heading, section in sections)
 
 
 def _meaning(table: str, key: str) -> str:

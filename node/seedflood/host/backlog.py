@@ -1,8 +1,8 @@
 """What is not on the disk yet: the open group of the journal and, while the disk is full, everything that waits.
 
-While the disk is full the node still hears others and relays what they say, because neighbours have it, too. Of its own
-it sends nothing that it would forget in a crash. A message that says anything of ours is withheld here as a whole until
-there is space; what it says of others reaches the neighbour by repair. The next round to be measured waits, too.
+While the disk is full the node still receives what others send and relays it, because neighbours have it, too. Of its
+own it sends nothing that it would forget in a crash. A message that says anything of ours is withheld here as a whole
+until there is space; what it says of others reaches the neighbour by repair. The next round to be measured waits, too.
 
 A node that adopts a sum must have space for it. If not, it ends with 74, and catches up when it is started again.
 """

@@ -43,11 +43,11 @@ class Clocks:
 
     def _others(self) -> str:
         steady = self._steady()
-        told = [f"{spell(offset + steady)} ({name})" for name, offset in self._readings.values()]
-        if not told:
-            return "and no neighbour has said what its own reads"
-        rest = f" and {len(told) - SHOWN_MAX} more" if len(told) > SHOWN_MAX else ""
-        return "its neighbours' " + ", ".join(told[:SHOWN_MAX]) + rest
+        shown = [f"{spell(offset + steady)} ({name})" for name, offset in self._readings.values()]
+        if not shown:
+            return "and no neighbour has stated what its own reads"
+        rest = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
+        return "its neighbours' " + ", ".join(shown[:SHOWN_MAX]) + rest
 
 
 def spell(seconds: float) -> str:

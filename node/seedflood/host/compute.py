@@ -79,14 +79,14 @@ class Done(NamedTuple):
 class Compute:
     """The seam of a driver to its model. driver: must be set before the first job.
 
-    begin: is called with a job on the loop; what it returns is called on the compute thread. heard: is told each fact
-    on the loop, before the node has the answer. drive: runs an action that calls the driver.
+    begin: is called with a job on the loop; what it returns is called on the compute thread. note: is called with each
+    fact on the loop, before the node has the answer. drive: runs an action that calls the driver.
     """
 
     _run: Run
     _drive: Callable[[Callable[[], None]], None]
     _begin: Callable[[Any], Callable[[], Done]]
-    _heard: Callable[[Any], None]
+    _note: Callable[[Any], None]
     driver: Driver = field(init=False)
 
     def put(self, job: Any) -> None:
@@ -94,7 +94,7 @@ class Compute:
 
     def _end(self, done: Done) -> None:
         for fact in done.facts:
-            self._heard(fact)
+            self._note(fact)
         if done.answer is not None:
             self._drive(lambda: self.driver.answered(done.answer))
         if done.rest is not None:

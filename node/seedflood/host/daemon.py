@@ -38,7 +38,7 @@ DRAIN_SECONDS = 5.0
 """How long a draining node waits for queued frames and goodbyes to reach the neighbours."""
 
 PASSING_SECONDS = 1.0
-"""How long a host stays to tell relays that all hosts have ended: messages are gathered for a quarter second."""
+"""How long a host stays to inform relays that all hosts have ended: messages are gathered for a quarter second."""
 
 STAYING_SECONDS = 0.2
 """How often it looks whether all hosts have ended."""
@@ -142,7 +142,8 @@ class Daemon(Owner):
         return self.access.roster.serial
 
     def drain(self) -> None:
-        """Leaves the run: publishes nothing more, tells the neighbours, and sets `ended`. `close` then flushes.
+        """Leaves the run: publishes nothing more, says goodbye to the neighbours, and sets `ended`. `close` then
+        flushes.
 
         If the run is over already, `ended` waits for its result.
         """
@@ -176,7 +177,7 @@ class Daemon(Owner):
         self._compute.close(None)
         self.is_compute_idle = True
 
-    # What the links tell (transport.links.Owner)
+    # What the links report (transport.links.Owner)
 
     def hello(self) -> Hello:
         return replace(self._driver.hello(), clock=max(0, int(self.access.calendar())))
@@ -225,7 +226,7 @@ class Daemon(Owner):
         if not self.ended.done():
             self.ended.set_exception(error)
 
-    # What the driver tells (seams.Observer)
+    # What the driver reports (seams.Observer)
 
     def noted(self, event: Event) -> None:
         self.hub.noted(event)
@@ -245,7 +246,7 @@ class Daemon(Owner):
         serial = self.access.roster.serial if self.access.roster is not None else 0
         self._is_removed = True
         self.failed(
-            RemovedError(f"the operator has removed this host from the run (roster {serial}); nobody hears it any more")
+            RemovedError(f"the operator has removed this host from the run (roster {serial}); the others refuse it")
         )
 
     # The end
@@ -278,12 +279,12 @@ class Daemon(Owner):
         if (fault := self.engine.fault()) is not None:
             self.failed(fault)
         elif self.status_source.is_draining:
-            self._end()  # who told us to stop has waited for the result alone
+            self._end()  # who asked us to stop has waited for the result alone
         elif node.then == "serve":
             self.hub.log("the run is over; serving nodes that join late until stopped")
         elif any(member.is_relay for member in self.status_source.view().members):
             self.hub.log(
-                "the run is over; staying until all hosts have ended or left it, so that every relay hears of that"
+                "the run is over; staying until all hosts have ended or left it, so that every relay learns of that"
             )
             self._stay(self.loop.time() + node.patience_seconds)
         else:
@@ -291,7 +292,7 @@ class Daemon(Owner):
 
     def _stay(self, until: float) -> None:
         """Ends the daemon when all hosts have ended or left and it has passed that on, at the latest at this time of
-        the loop. A relay waits for all of them, and may have only us to hear of it."""
+        the loop. A relay waits for all of them, and may learn it from us alone."""
         now = self.loop.time()
         if self.node.is_everyone_gone():
             until = min(until, now + PASSING_SECONDS)
@@ -312,7 +313,7 @@ class Daemon(Owner):
         def deliver(future: "asyncio.Future[Result]") -> None:
             if future.cancelled():
                 return
-            future.exception()  # else asyncio would tell of it, though nobody cares any more
+            future.exception()  # else asyncio would log it, though nobody cares any more
             if self._driver.is_halted:
                 return
             try:

@@ -265,7 +265,7 @@ class Driver:
         self._resume()
 
     def _members(self) -> Members:
-        """What we may tell of everyone now."""
+        """What we may send of everyone now."""
         members = map(self._backlog.as_kept, self.node.membership.to_send())
         return Members(tuple(member for member in members if not self._backlog.is_early(member)))
 

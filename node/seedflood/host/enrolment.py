@@ -1,4 +1,4 @@
-"""Who belongs to a closed run, as this host knows it: the operator's file, and what others told us since.
+"""Who belongs to a closed run, as this host knows it: the operator's file, and what others sent us since.
 
 `[node] roster` is read at start and at SIGHUP, and `seedflood roster remove --node` sends one. A newer one than that
 file is written to the state folder before it is used, so a host that starts again does not fall back to an older list.

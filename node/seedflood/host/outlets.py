@@ -33,7 +33,7 @@ class Outlet(io.TextIOBase):
     """Takes the place of a text stream over a file. For any thread, and for signal handlers."""
 
     def __init__(self, stream: TextIO, *, is_log: bool) -> None:
-        """is_log: what is dropped is told when there is room again. Else at once, in the log."""
+        """is_log: what is dropped is counted in a line when there is room again. Else at once, in the log."""
         self.lost = 0
         """How many writes were dropped, or have failed."""
         self._logged = 0

@@ -23,7 +23,7 @@ SNAPSHOTS_KEPT = 2
 RESULT_FILE = "result.json"
 
 ROSTER_FILE = "roster.json"
-"""In the state folder: the newest roster that others told us."""
+"""In the state folder: the newest roster that others sent us."""
 
 FORM_FILE = "form"
 """Of a relay: what it has learned of the run from others."""
@@ -42,7 +42,7 @@ def make_folder(path: Path) -> Path:
 
 
 def is_held(state: Path) -> bool:
-    """Does a node run with this state folder? False also if that cannot be told."""
+    """Does a node run with this state folder? False also if that cannot be found out."""
     try:
         with (state / LOCK_FILE).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -79,7 +79,7 @@ def hold(state: Path) -> int:
 
 
 def read_result(state: Path) -> dict[str, Any]:
-    """What the node told at the end of its run; empty if it has not reached the end."""
+    """What the node printed at the end of its run; empty if it has not reached the end."""
     try:
         result = json.loads((state / RESULT_FILE).read_text(encoding="utf-8"))["result"]
     except (OSError, ValueError, LookupError, TypeError):  # no such file, no JSON, no result yet

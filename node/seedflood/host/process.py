@@ -45,7 +45,7 @@ async def start_daemon(settings: Settings, open_engine: Open | None = None) -> D
     """Loads key and model, opens the journal and the links. open_engine: default: that of the mode. Raises
     SeedfloodError, and leaves nothing open then.
 
-    Probes and the page are served first, before the model is loaded; and a port that is in use is told before that.
+    Probes and the page are served first, before the model is loaded; and a port that is in use is reported before that.
     """
     run = settings.run
     identity = _load_identity(settings.node.state)
@@ -118,7 +118,7 @@ class _Process:
             await daemon.close()
         results = daemon.engine.results
         if results is not None and results.unexported is not None:
-            raise results.unexported  # told only now, since others have still to hear of the run's end
+            raise results.unexported  # raised only now, since others have still to learn of the run's end
         if daemon.result is None:
             log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
         if not daemon.is_compute_idle:

@@ -80,8 +80,8 @@ class Report:
     def keep(self) -> None:
         """Writes the file. If that fails it only logs a warning: figures are no reason to end."""
         best = asdict(self.best) if self.best is not None else None
-        said = {"before": self.before, "best": best, "samples": self.samples, "result": self.result or None}
-        data = json.dumps(_finite(said), indent=1, allow_nan=False).encode()
+        fields = {"before": self.before, "best": best, "samples": self.samples, "result": self.result or None}
+        data = json.dumps(_finite(fields), indent=1, allow_nan=False).encode()
         try:
             durable.write(self.path, data, mode=0o644)
         except OSError as error:  # a full disk may have space again

@@ -57,8 +57,8 @@ class Learner(Protocol):
 
 
 def try_export(settings: Settings, trainer: Learner) -> SeedfloodError | None:
-    """What would refuse the export at the end of a run is told before it begins. Called on the compute thread, before
-    the journal is opened. Raises SeedfloodError.
+    """What would refuse the export at the end of a run is reported before it begins. Called on the compute thread,
+    before the journal is opened. Raises SeedfloodError.
 
     A host that has begun goes on: others may wait for it, and what is wrong may be mended until the end. Returns what
     is wrong there.
@@ -155,7 +155,7 @@ class Results:
                 return error
             return None
 
-        def tell(refused: Exception | None) -> None:
+        def note(refused: Exception | None) -> None:
             self.unexported = refused
             if refused is None:
                 self._hub.log("exported", folder=str(folder))
@@ -163,14 +163,14 @@ class Results:
                 self._hub.log(UNEXPORTED, "error", reason=str(refused))
             then()
 
-        self._run(export, tell)
+        self._run(export, note)
 
     def _evaluate(self, step: int, then: Callable[[Figures], None]) -> None:
         def evaluate() -> tuple[Evaluation, float]:
             began = time.monotonic()
             return self._trainer.evaluate(), time.monotonic() - began
 
-        def tell(done: tuple[Evaluation, float]) -> None:
+        def note(done: tuple[Evaluation, float]) -> None:
             result, seconds = done
             self._evaluation_schedule.took(seconds, self._hub.measured_seconds)
             figures, best = result.rounded(), self.report.best
@@ -181,14 +181,14 @@ class Results:
                 self.report.keep()  # a node that was restarted is to see that the loss has risen
             then({**figures, **result.counts()})
 
-        self._run(evaluate, tell)
+        self._run(evaluate, note)
 
     def _write_samples(self, when: Literal["before", "after"]) -> None:
         """Has the model answer prompts of validation rows, for people to see what it has learned."""
 
-        def tell(samples: list[Sample]) -> None:
+        def note(samples: list[Sample]) -> None:
             for number, one in enumerate(samples):
                 self.report.sampled(number, when, one)
                 self._hub.log(f"written {when}", prompt=one.prompt, written=one.written)
 
-        self._run(self._trainer.samples, tell)
+        self._run(self._trainer.samples, note)

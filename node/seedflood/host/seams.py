@@ -39,7 +39,7 @@ class Links(Protocol):
 
 
 class Observer(Protocol):
-    """Hears of what happens: log, metrics, a test. It is called often, on the hot path, and must return at once."""
+    """Gets what happens: log, metrics, a test. It is called often, on the hot path, and must return at once."""
 
     def noted(self, event: Event) -> None: ...
 

@@ -65,7 +65,7 @@ def _open_streams() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a test may have put something else in its place
             with contextlib.suppress(OSError):  # a file that has become a pipe (`cli/forks`) cannot be changed
                 stream.reconfigure(errors="backslashreplace")  # PYTHONIOENCODING may lack letters of a name
-    if sys.stderr is None:  # stdout stays None: whoever prints data there is told
+    if sys.stderr is None:  # stdout stays None: whoever prints data there learns of it
         sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
 
 

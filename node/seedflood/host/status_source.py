@@ -1,4 +1,4 @@
-"""The status of a running node, for operators: reads its parts, returns plain values, and tells what has changed."""
+"""The status of a running node, for operators: reads its parts, returns plain values, and reports what has changed."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -125,7 +125,7 @@ class StatusSource(Subject):
 
 
 def _reach(link: Link) -> dict[str, Any]:
-    """Who of the two can dial the other, as far as a `LinkState` tells it."""
+    """Who of the two can dial the other, as far as a `LinkState` shows it."""
     if not link.is_dialled:
         return {"may_be_dialled": link.looked_back}
     seen = link.seen

@@ -22,7 +22,7 @@ class Callback(TrainerCallback):
 
     def __init__(self, swarm: "Participant", best_reward: float = 1.0) -> None:
         """best_reward: what the reward functions of GRPO and its like give at best, all together. The loss of such a
-        trainer is about 0 whether it learns or not, so other hosts hear how much is missing to this, at least 0."""
+        trainer is about 0 whether it learns or not, so other hosts receive how much is missing to this, at least 0."""
         self._swarm = swarm
         self._best_reward = best_reward
         self._reward: float | None = None
@@ -30,7 +30,7 @@ class Callback(TrainerCallback):
         """Of the gradient of this step."""
 
     def add_to(self, trainer: Trainer) -> None:
-        """Before its trackers, so that they see the figures, too. From now on other hosts hear the loss that this
+        """Before its trackers, so that they see the figures, too. From now on other hosts receive the loss that this
         trainer brings down. Raises ConfigError if its arguments do not go together with a run."""
         args = trainer.args
         if args.max_steps < self._swarm.steps:

@@ -1,4 +1,4 @@
-"""The loss of a step as other hosts hear it: what the model's outputs had as `loss`, or what the script reported."""
+"""The loss of a step as other hosts receive it: what the model's outputs had as `loss`, or what the script reported."""
 
 from typing import Any
 

@@ -167,7 +167,7 @@ class Participant:
             log.warning(reason, step=self.step, steps=self.steps)
 
     def report(self, loss: float | torch.Tensor) -> None:
-        """The loss of this step, where the model's own output does not have it. All hosts hear of it."""
+        """The loss of this step, where the model's own output does not have it. All hosts receive it."""
         self._losses.report(loss)
 
     # What there is to know

@@ -1,7 +1,7 @@
 """What may be wrong before a run: each check is one line, with what to do about it.
 
 The checks are those that a node makes itself when it starts, with the sentences that it would end with, and a step that
-is measured here and thrown away. Nothing is written, and nobody hears of it but peers whose ports are tried.
+is measured here and thrown away. Nothing is written, and nobody notices it but peers whose ports are tried.
 """
 
 import http.client
@@ -57,7 +57,7 @@ class Check:
 
 
 class _Step(NamedTuple):
-    """One step of this host. sent_bytes: what it tells of it. device: where it was computed, and in which type."""
+    """One step of this host. sent_bytes: what it sends of it. device: where it was computed, and in which type."""
 
     seconds: float
     sent_bytes: float

@@ -45,8 +45,8 @@ def export_adapter(
 
 
 def _learned(settings: Settings, trainer: Trainer, steps: int) -> Learned:
-    told = read_result(settings.node.state).items()
-    figures = {name: value for name, value in told if name.endswith(("_before", "_after"))}
+    printed = read_result(settings.node.state).items()
+    figures = {name: value for name, value in printed if name.endswith(("_before", "_after"))}
     halvings = {"times the learning rate was halved": trainer.replica.halvings} if trainer.replica.halvings else {}
     counts = {f"steps of {settings.run.steps}": steps, **halvings, **trainer.count_rows()}
     return Learned(settings.run, trainer.base_digest, trainer.digest(), counts, figures)

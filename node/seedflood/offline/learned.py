@@ -1,8 +1,9 @@
 """Evaluates any model, and rebuilds from its journal what a node has learned, whether it runs or not. No network is
 needed.
 
-A copy of the journal is read. In strict windows what a running node has heard of a step is not applied before all of it
-was heard. So steps that are not complete are left out, and what is rebuilt is what all hosts had after the same steps.
+A copy of the journal is read. In strict windows what a running node has received of a step is not applied before all of
+it is there. So steps that are not complete are left out, and what is rebuilt is what all hosts had after the same
+steps.
 """
 
 import contextlib
@@ -41,7 +42,7 @@ class Replayed:
     """What a journal holds, and what it adds up to.
 
     bundles, updates: those that are in no sum of a closed epoch. wrong_signatures: bundles that are not signed by the
-    member they name. digest: of what everything adds up to. result_digest: what the node told at the end of its run;
+    member they name. digest: of what everything adds up to. result_digest: what the node printed at the end of its run;
     None if it has not reached the end.
     """
 
@@ -54,7 +55,7 @@ class Replayed:
 
     @property
     def is_sound(self) -> bool:
-        """Is everything there and signed, and is the digest the one that the node told?"""
+        """Is everything there and signed, and is the digest the one that the node printed?"""
         return self.wrong_signatures == 0 and self.result_digest in (None, self.digest)
 
     def facts(self) -> dict[str, object]:
@@ -205,7 +206,7 @@ def _updates(bundles: Iterable[Bundle]) -> list[Update]:
 
 
 def _is_signed(bundle: Bundle, run_id: bytes, keys: dict[OriginId, bytes]) -> bool:
-    """Did its origin sign this bundle? No, if no statement tells the origin's key."""
+    """Did its origin sign this bundle? No, if no statement has the origin's key."""
     key = keys.get(bundle.origin)
     return key is not None and verify(key, bundle.signed_bytes(run_id, key), bundle.signature)
 

@@ -82,7 +82,7 @@ def node_in(state: Path) -> RunningNode:
             f"no node runs with the state folder {state}, or its [node] http is off; start it, or use --node HOST:PORT."
         )
     node = RunningNode(found.address)
-    told = node.ask("/api/status").get("node")
-    if not isinstance(told, dict) or told.get("origin") != found.origin:
+    shown = node.ask("/api/status").get("node")
+    if not isinstance(shown, dict) or shown.get("origin") != found.origin:
         raise NotRunningError(f"another node answers at {node.address}: the one of {state} has ended; start it again.")
     return node

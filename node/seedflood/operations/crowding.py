@@ -7,7 +7,7 @@ from seedflood.listening import room
 
 CROWDED = "a port has as many connections as this process has room for; whoever comes now may be refused"
 FULL_PART, CALM_PART = 0.9, 0.5
-"""Of the room of a port: from where on it is told, and below what it may be told again."""
+"""Of the room of a port: from where on it is logged, and below what it may be logged again."""
 
 
 class Crowding:

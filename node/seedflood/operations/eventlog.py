@@ -1,7 +1,7 @@
 """The event log: what happened on this node, one JSON line per fact, for later questions.
 
 "Node 5 says that it sent something, node 3 never got it": the event files of these two are enough to find out. So they
-also say what an algorithm sent to its neighbours and heard from them (`seedflood/observer` for SeedFlood).
+also say what an algorithm sent to its neighbours and received from them (`seedflood/observer` for SeedFlood).
 
     {"time":"2026-11-21T07:24:43.123456Z","event":"kept","level":"debug","node":"alpha","run":"0f3a…","from":"beta",…}
 
@@ -11,7 +11,7 @@ also say what an algorithm sent to its neighbours and heard from them (`seedfloo
     …                                          everything in the log on stderr, and what the algorithm adds
 
 The standard library's rotating file handler writes the files, on a thread behind a queue. So neither a flood nor a slow
-disk holds up the loop. While the disk is full or broken, lines are lost and the node goes on; a line tells how many.
+disk holds up the loop. While the disk is full or broken, lines are lost and the node goes on; a line says how many.
 """
 
 import contextlib
@@ -125,7 +125,7 @@ class EventFile(RotatingFileHandler):
         self.dropped = 0
         self._unwritten = 0
         self._logged = 0
-        """How many of the lost lines a line in the file tells of."""
+        """How many of the lost lines a line in the file counts."""
         self._is_broken = False
         self._retry_at = 0.0
         self._identity = identity

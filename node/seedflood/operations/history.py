@@ -54,7 +54,7 @@ class History:
     def __init__(self) -> None:
         self.loss = Curve(LOSS_POINTS_MAX)
         self.loss_of_all = Curve(LOSS_POINTS_MAX)
-        """What all hosts told of their losses; in this life of the process."""
+        """What all hosts reported of their losses; in this life of the process."""
         self.halvings: list[tuple[int, int]] = []
         """(step, how often the learning rate has been halved up to it), for each time; 0 where it only should have
         been."""

@@ -1,9 +1,9 @@
-"""The telemetry hub: hears of everything that happens on a node, counts it, and writes it into the event log.
+"""The telemetry hub: gets everything that happens on a node, counts it, and writes it into the event log.
 
 It is called on the hot path, so its methods only count and queue. Costly work is done when somebody looks (`status`,
-`metrics`) or on the thread of the event log. The hub knows no algorithm: each has an observer that hears what its
-driver did and tells the hub (`operations/seedflood/observer`). Durations are of the monotonic clock, which nobody sets;
-Unix times are only told.
+`metrics`) or on the thread of the event log. The hub knows no algorithm: each has an observer that gets what its
+driver did and reports it to the hub (`operations/seedflood/observer`). Durations are of the monotonic clock, which
+nobody sets; Unix times are only shown.
 """
 
 import logging
@@ -171,7 +171,7 @@ class TelemetryHub:
         self._log_rise(rise)
 
     def _log_rise(self, rise: Rise | None) -> None:
-        """Tells once that the loss has risen, and once that it is down again."""
+        """Reports once that the loss has risen, and once that it is down again."""
         before, self.rise = self.rise, rise
         if rise is not None and before is None:
             best = {"best_loss": round(rise.best.loss, 6), "best_step": rise.best.step} if rise.best is not None else {}
@@ -199,8 +199,8 @@ class TelemetryHub:
 
     def reached(self, step: int) -> None:
         """The node is at this step. Called after every event. It counts as progress since the process began, unless the
-        algorithm's observer calls `stepped`: an observer can tell steps that were done from steps that were caught up
-        with."""
+        algorithm's observer calls `stepped`: an observer can distinguish steps that were done from steps that were
+        caught up with."""
         before, self._step = self._step, step
         if before is not None and step > before and not self.counts_rounds:
             self.stepped(step - before)

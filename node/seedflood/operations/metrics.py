@@ -29,7 +29,7 @@ LINKS_MAX = 256
 """The most neighbours with their own label. All others share the label "other"."""
 
 REPUTATIONS_MAX = 256
-"""The most hosts whose reputations are told: the lowest."""
+"""The most hosts whose reputations are shown: the lowest."""
 
 
 _OF_LINKS = (

@@ -10,7 +10,7 @@ _CLAUSES: dict[str, str] = {
     "no link": "it has no link with {name}",
     "start": "{name} have not come yet",
     "donor": "not everything that {name} holds has come yet",
-    "former neighbour": "{name} may know what this node said before its journal was lost",
+    "former neighbour": "{name} may know what this node published before its journal was lost",
     "own past": "it may not know all that was published with its key before",
     "announcement": "{name} has not confirmed that it expects this node",
     "window": "{step} of {name} has not come",

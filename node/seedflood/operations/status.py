@@ -24,9 +24,9 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation,
               is_relay, reputation, contradicts}]
               status: self | linked | reachable | silent | left | removed | unknown; step: its first step that is not
-              held here, or how far it is if the algorithm holds no updates of others (0: not told); reputation: how far
-              it agrees with the others, in units of chance; contradicts: so little that its updates do not count now;
-              both null if that is not known, or hosts are not compared
+              held here, or how far it is if the algorithm holds no updates of others (0: not stated); reputation: how
+              far it agrees with the others, in units of chance; contradicts: so little that its updates do not count
+              now; both null if that is not known, or hosts are not compared
     edges     [[origin, origin]]: links that both ends state
     pairs     [[origin, origin]]: this node and those with whom it exchanges parameters in the present round
     diameter
@@ -99,7 +99,7 @@ _PAUSED = {
     "draining": "the node is leaving",
     "disk full": "no space is left on its disk, and it publishes nothing before there is",
 }
-_UNLOADED = {"train": "the model is being loaded", "relay": "it waits for a neighbour that tells what the run is"}
+_UNLOADED = {"train": "the model is being loaded", "relay": "it waits for a neighbour that states what the run is"}
 
 
 def describe_state(hub: TelemetryHub) -> str:
@@ -220,10 +220,10 @@ def _node(hub: TelemetryHub) -> dict[str, Any]:
 
 
 def _run(run: RunSettings) -> dict[str, Any]:
-    said: dict[str, Any] = {"id": run.run_id().hex(), "task": run.objective.task}
-    said |= {key: getattr(run, key) for key in RUN_SETTINGS}
+    facts: dict[str, Any] = {"id": run.run_id().hex(), "task": run.objective.task}
+    facts |= {key: getattr(run, key) for key in RUN_SETTINGS}
     shown = run.algorithm.shown()
-    return said | {"algorithm": shown} | {key: shown.get(key) for key in SEEDFLOOD_SETTINGS}
+    return facts | {"algorithm": shown} | {key: shown.get(key) for key in SEEDFLOOD_SETTINGS}
 
 
 def _progress(hub: TelemetryHub, view: View, links: list[LinkState]) -> dict[str, Any]:

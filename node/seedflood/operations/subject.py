@@ -44,7 +44,7 @@ class LinkState:
 @dataclass(frozen=True, slots=True)
 class LastClose:
     """The window that closed last. step: its last step. late: updates in it whose own window had closed before.
-    missing: origins that were expected and not heard."""
+    missing: origins that were expected, and whose updates are missing."""
 
     step: int
     reason: str

@@ -23,7 +23,7 @@ Span = tuple[OriginId, int, int]
 
 RANGES_MAX = 1024
 """The most ranges above the mark, per origin (16 KiB). A lost bundle costs one range, so this allows 1,024 losses per
-repair period. Sums of epochs may bring more ranges than that; then only the first ones are told."""
+repair period. Sums of epochs may bring more ranges than that; then only the first ones are sent."""
 
 FRONTIER_ORIGINS_MAX = FRONTIER_RANGES_MAX = 16_384
 """The most origins, and the most ranges of all origins together, in a frontier that is sent: half a megabyte, and 30 ms

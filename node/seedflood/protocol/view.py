@@ -97,7 +97,7 @@ class Hops:
 
 @dataclass(frozen=True, slots=True)
 class RemovalView:
-    """What is known of a host that was removed. is_cut: has the operator said which of its updates count? is_settled:
+    """What is known of a host that was removed. is_cut: has the operator signed which of its updates count? is_settled:
     is exactly that here? held: the steps, first and last, that are held here. since, content: the digest of what is
     held of later steps. same, others, unreached: the names of all others that belong to the run: who states the same
     as we; who states something else, or nothing; who cannot be reached."""

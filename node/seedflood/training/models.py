@@ -398,5 +398,5 @@ def _check_head(model: Any, name: str) -> None:
     if not torch.allclose(causal.logits(hidden_BTD), expected, rtol=1e-3, atol=1e-3):
         raise ModelError(
             f'Model "{name}" ({type(model).__name__}) changes its logits after the head, which is not supported: '
-            "choose a model of a family in docs/models.md."
+            "choose a model of a family in docs/reference/models.md."
         )

@@ -14,7 +14,7 @@ from seedflood.training.tasks import Task
 
 NOT_HERE = (
     'task = "own" is for scripts that compute the loss themselves: run one that calls seedflood.join(model, '
-    '"peers.toml") (docs/library.md), or choose another task in [run.objective].'
+    '"peers.toml") (docs/how-to/library.md), or choose another task in [run.objective].'
 )
 
 NO_ROWS = 'the rows of task = "own" are known to its scripts alone'

@@ -1,6 +1,6 @@
 """How channels and ports are secured, and who is at the other end: by mutual TLS (`certificates`), on loopback, too.
 
-An address does not tell where it leads: one of loopback may be the end of a tunnel or a published port, and a port at
+An address does not show where it leads: one of loopback may be the end of a tunnel or a published port, and a port at
 all addresses is one of loopback, too. So one rule holds for all, and there is no fallback that somebody in between
 could ask for.
 
@@ -95,7 +95,7 @@ class Credentials:
         return int(server.add_secure_port(address, secrets))
 
     async def introduce(self, context: grpc.aio.ServicerContext) -> None:
-        """Proves to a caller who we are, before anything else is said. Raises PeerError."""
+        """Proves to a caller who we are, before anything else is sent. Raises PeerError."""
         if not self.is_plain:
             channel = certificates.channel_of(_shown(context))
             await context.send_initial_metadata(((PROOF_KEY, certificates.prove(self._signer, channel)),))

@@ -31,7 +31,7 @@ REFUSALS_REMEMBERED = 64
 LINES = Allowance(0.1, 64)
 """Of refusals in the log. Strangers choose what they are refused for, and can choose another reason each time."""
 
-UNTOLD = ("hello", "busy")
+UNLOGGED = ("hello", "busy")
 """Refusals that are counted, and not logged."""
 
 EXPECTED = ("duplicate", "stopping")
@@ -101,7 +101,7 @@ class Door:
     async def _refuse(self, error: PeerError, context: grpc.aio.ServicerContext) -> None:
         if error.reason not in EXPECTED:
             self._note(error.reason)
-            if error.reason not in UNTOLD:
+            if error.reason not in UNLOGGED:
                 self._log_refused(f"refused {host_of(context.peer())}: {error}")
         await context.abort(*refusal.status(error, *self._name()))
 

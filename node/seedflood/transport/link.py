@@ -36,10 +36,10 @@ BROKEN = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 """What grpc.aio raises when a stream ends under a read or a write."""
 
 CUT = "the connection broke"
-"""Of a stream that the other side has opened gRPC tells only that it has ended, also if a frame was above 4 MiB."""
+"""Of a stream that the other side has opened gRPC reports only that it has ended, also if a frame was above 4 MiB."""
 
 NO_REASON = "Internal error from Core"
-"""What gRPC says of a connection that broke, as after a suspension, if it has not been told why."""
+"""What gRPC says of a connection that broke, as after a suspension, if it does not know why."""
 
 CONTENTS_BYTES_MAX = 1 << 20
 """The most bytes that travel at once on the second stream."""
@@ -62,7 +62,7 @@ class Link:
     """An open link. `run` reads and writes until it ends; all other methods return at once.
 
     seen: how the peer, whom we have dialled, sees us; looked_back: could we dial the peer, who has dialled us? None: it
-    is not known. has_outlived_dial: we had dialled the peer, it then dialled us, and was told that there is a link
+    is not known. has_outlived_dial: we had dialled the peer, it then dialled us, and learned that there is a link
     already.
     """
 
@@ -89,7 +89,7 @@ class Link:
     _closing: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     _writer: asyncio.Task[str] | None = None
     _last_digest: FrontierDigest | None = None
-    _heard: FrontierDigest | None = None
+    _received_digest: FrontierDigest | None = None
     """The last digests of frontiers, of both sides."""
     _pulls: int = 0
     _is_pulling: bool = False
@@ -299,10 +299,10 @@ class Link:
         if not isinstance(message, FrontierDigest):
             return message
         if message.frontier_digest:
-            self._heard = message
-        elif self._heard is None:
+            self._received_digest = message
+        elif self._received_digest is None:
             raise PeerError("a digest as before, and there was none before", reason="order")
-        return self._heard
+        return self._received_digest
 
     def _lose(self, why: str) -> str:
         """The stream has ended. If nobody has ended the link before, it is lost. Returns why the link ended."""

@@ -41,7 +41,7 @@ from seedflood.transport.server import CONTENTS_PATH, AcceptedStream, DialledStr
 from seedflood.transport.texts import plain
 
 STOP_SECONDS = 2.0
-"""How long a closing server waits for streams that were told to end."""
+"""How long a closing server waits for streams that it ends."""
 
 LAST_TURNS = 10
 """How many turns of the event loop gRPC's own tasks get to end after their streams."""
@@ -137,7 +137,7 @@ class Links:
         return link is not None and link.pull(frontier)
 
     def drop(self, peer: OriginId, reason: str) -> None:
-        """Ends the link with a peer. Nothing more of it is heard; the owner gets `disconnected` soon."""
+        """Ends the link with a peer. Nothing more of it is received; the owner gets `disconnected` soon."""
         link = self._links.get(peer)
         if link is not None:
             link.expel(reason)
@@ -302,7 +302,7 @@ class Links:
             return
         hello = _as_hello(frame, self._name[1])
         stream.handshake = (0, 0, len(frame or b""))
-        check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot hear a refusal
+        check_key(hello, self.credentials.caller(context))  # not earlier: who still writes cannot receive a refusal
         ours = self._owner.hello()
         await self._welcome(hello, ours, stream, context)
         link = self._admit(hello, ours, stream)
@@ -412,7 +412,7 @@ class Links:
             self._forget(link, link.reason)
 
     def _forget(self, link: Link, reason: str) -> None:
-        """Removes a link and tells the core once that it has ended."""
+        """Removes a link and reports to the core once that it has ended."""
         link.close(reason)
         if self._links.get(link.peer) is link:
             del self._links[link.peer]

@@ -18,7 +18,7 @@ def is_preferred(hello: Hello, ours: Hello, stream: Stream, old: Link) -> bool:
         return hello.member.incarnation > old.hello.member.incarnation
     if stream.is_dialled == old.is_dialled:
         return True
-    # The dialled side keeps its link, unless the dialler was told of it and dials again. Crossed: the smaller origin's.
+    # The dialled side keeps its link, unless the dialler knew of it and dials again. Crossed: the smaller origin's.
     return ours.member.origin < old.peer if stream.is_dialled else old.has_outlived_dial
 
 

@@ -31,7 +31,7 @@ class Redial:
         self._last = ""
 
     def is_news(self, why: str) -> bool:
-        """Is this to be told? Once, not for every of countless dials."""
+        """Is this to be logged? Once, not for every of countless dials."""
         before, self._last = self._last, why
         return why not in ("", before)
 

@@ -1,6 +1,6 @@
 """Why a link is refused, and how the other side learns it: from a gRPC status with a short JSON message.
 
-It tells the dialler what its operator must change. The dialler may be a stranger, so it gets only the first bytes of
+It says to the dialler what its operator must change. The dialler may be a stranger, so it gets only the first bytes of
 the run id and nothing else of `[run]`. Both sides then name both runs in their logs, and `seedflood config check`
 prints the run that a host's file describes. The refusal that we read may come from anyone, too, so its size is limited.
 """

@@ -113,7 +113,7 @@ class Stream:
 
 class DialledStream(Stream):
     """The side of a link that opened it, on a channel of its own; `aclose` ends both. is_secure: then nothing is
-    said before the other side has proven who it is."""
+    sent before the other side has proven who it is."""
 
     is_dialled = True
 
@@ -157,7 +157,7 @@ class DialledStream(Stream):
     async def _metadata(self) -> list[tuple[str, Any]]:
         """What the other side says before its first frame. Raises AioRpcError if it has ended the stream."""
         metadata = list(await self._call.initial_metadata() or ())
-        if not metadata:  # it may have ended the stream, and gRPC tells that a moment later
+        if not metadata:  # it may have ended the stream, and gRPC reports that a moment later
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._call.code()

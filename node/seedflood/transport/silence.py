@@ -1,6 +1,6 @@
-"""Why a peer does not answer in time: gRPC does not tell how far a dial has come, and a bare connection does.
+"""Why a peer does not answer in time: gRPC does not report how far a dial has come, and a bare connection does.
 
-Where large packets are lost (the MTU of the path is smaller than that of the interface, and no ICMP tells), a
+Where large packets are lost (the MTU of the path is smaller than that of the interface, and no ICMP says so), a
 connection opens, for that takes small ones, and then the certificates of TLS never arrive.
 """
 

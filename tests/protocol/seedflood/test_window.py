@@ -7,7 +7,7 @@ from origins import A, B, C, D, E, make_rules
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.window import OpenWindows, is_heard
+from seedflood.protocol.seedflood.window import OpenWindows, is_received
 from seedflood.protocol.swarm.access import stand_in
 from seedflood.protocol.swarm.delays import BOUND_SECONDS_MAX, HOP_SECONDS_MIN, bound_seconds
 from seedflood.protocol.swarm.liveness import SUSPICION_SECONDS_MAX, Liveness
@@ -201,12 +201,12 @@ def test_who_leaves_is_not_waited_for():
 
 @pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True)])
 def test_who_speaks_of_a_later_step_has_moved_on_unless_windows_are_strict(rule, is_taken_as_heard):
-    assert is_heard(Frontier([B.held(3, (8, 8))]), B.id, 0, 5, rule) is is_taken_as_heard
+    assert is_received(Frontier([B.held(3, (8, 8))]), B.id, 0, 5, rule) is is_taken_as_heard
 
 
 @pytest.mark.parametrize(("rule", "is_taken_as_heard"), [("strict", False), ("bounded", True)])
 def test_an_earlier_bundle_that_is_still_on_its_way_keeps_only_strict_windows_open(rule, is_taken_as_heard):
-    assert is_heard(Frontier([B.held(3, (5, 5))]), B.id, 0, 5, rule) is is_taken_as_heard
+    assert is_received(Frontier([B.held(3, (5, 5))]), B.id, 0, 5, rule) is is_taken_as_heard
 
 
 @pytest.mark.parametrize("rule", ["strict", "bounded"])
@@ -233,7 +233,7 @@ def test_a_step_lacks_exactly_if_the_origin_is_not_heard(rule, held, joined, fir
     windows, last = OneWindow(rule, frontier, membership, step=first, steps=more + 1), first + more
     lacking = windows.all.first_lacking(windows.window, B.id)
     start = min(joined, last)
-    assert (lacking is None) == is_heard(frontier, B.id, start, last, rule)
+    assert (lacking is None) == is_received(frontier, B.id, start, last, rule)
     assert lacking is None or (start <= lacking <= last and not frontier.holds(B.id, lacking))
 
 

@@ -1,4 +1,4 @@
-"""Every family that docs/models.md names is trained exactly."""
+"""Every family that docs/reference/models.md names is trained exactly."""
 
 import re
 from functools import cache
@@ -105,7 +105,7 @@ def test_all_is_trained_but_the_experts_of_mixtures(family):
 
 
 def test_the_table_of_families_is_that_of_the_tests():
-    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text()
     whole = re.search(r"\*\*trained whole:\*\* ([^-]+)", page)
     in_part = re.search(r"\*\*all but the experts:\*\* ([^#]+)", page)
     assert re.findall(r"`(\w+)`", whole[1]) == [kind for name, (kind, _) in FAMILIES.items() if name not in MIXTURES]

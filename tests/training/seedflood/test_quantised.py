@@ -143,5 +143,5 @@ def test_without_its_package_nf4_is_refused_in_one_sentence(monkeypatch):
 
 
 def test_the_table_of_quantised_bases_has_every_kind():
-    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text()
     assert tuple(re.findall(r"^\| `(\w+)` \| [\d.]+ \|", page, re.MULTILINE)) == get_args(Quantisation)

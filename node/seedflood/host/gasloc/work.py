@@ -1,7 +1,7 @@
 """What the orders of a node that trains by GASLoC mean to a trainer and its files.
 
 What is mixed or written is exactly what the node means, for orders are carried out one after the other. Local steps are
-many short jobs: other orders run between them, and a node that is told to leave need not wait.
+many short jobs: other orders run between them, and a node that is asked to leave need not wait.
 """
 
 import contextlib

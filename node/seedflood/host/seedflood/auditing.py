@@ -35,7 +35,7 @@ FINDINGS_FOLDER = "findings"
 CANNOT_BE_AUDITED = "cannot_be_audited"
 """A word of the view: who cannot be audited here."""
 UNAUDITED = (
-    "this host cannot audit another one: it states other rows, or none, so what it tells is believed; give both the "
+    "this host cannot audit another one: it states other rows, or none, so what it sends is believed; give both the "
     "same data if that is not meant"
 )
 CLOSE_MAX = 0.125
@@ -96,7 +96,7 @@ class Auditor:
         self._draw = secrets.SystemRandom()  # so nobody can foresee it
         self._waiting: dict[tuple[OriginId, int], _Measured] = {}
         self._unaudited: set[OriginId] = set()
-        """Of whom the log has said that they cannot be audited here."""
+        """Those of whom the log says that they cannot be audited here."""
 
     def accompany(self, order: Measure) -> None:
         """Our own measurement of this round was ordered. Maybe that of another host is, too; nothing may be ordered

@@ -53,7 +53,7 @@ async def open_relay(
         kept = path.read_bytes()
         learned = kept[:BASE_DIGEST_BYTES], unpack_form(kept[BASE_DIGEST_BYTES:])
     except FileNotFoundError:
-        hub.log("waiting for a neighbour that tells the base model and the form of updates", dials=len(settings.peers))
+        hub.log("waiting for a neighbour that states the base model and the form of updates", dials=len(settings.peers))
         learned, name = await _Learner(settings, identity).learn()
         with disk_errors(path, "write", "form of updates"):
             durable.write(path, learned[0] + learned[1].pack())

@@ -88,7 +88,7 @@ Job = ClosedWindow | Measure | TakeDigest | SumEpoch | Adopt | Seal | Replay | R
 
 
 class Observer(seams.Observer, Protocol):
-    """Hears of what happens, also of what was kept and applied."""
+    """Gets what happens, also of what was kept and applied."""
 
     def adopted(self, closed: ClosedEpoch, source: OriginId | None) -> None:
         """A neighbour's sum has replaced the bundles of an epoch. source: that neighbour."""

@@ -1,4 +1,4 @@
-"""SeedFlood's observer: hears what its driver did with updates, counts it, and tells the hub.
+"""SeedFlood's observer: is called with what its driver did with updates, counts it, and reports it to the hub.
 
 It implements the driver's observer seam and is called on the hot path, so its methods only count and queue. The event
 log gets one line per frame or window, never one per update. For every bundle the lines say where it came from, to whom
@@ -41,7 +41,7 @@ class SeedfloodObserver:
         self._hub = hub
         self._find_update = find_update
         self.figures: dict[str, float] = {}
-        """What all hosts told: `loss_of_all_hosts`, the median over origins of the last window."""
+        """What all hosts reported: `loss_of_all_hosts`, the median over origins of the last window."""
         hub.tally.count_updates(get_args(CloseReason))
         hub.unready_reason = "its replica was not compared with a neighbour's yet"
         hub.counts_rounds = True

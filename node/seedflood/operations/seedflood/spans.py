@@ -35,11 +35,11 @@ def frontier_spans(frontier: Iterable[Held]) -> list[Span]:
     return _joined((origin, first, last, 0) for origin, first, last in ranges if first <= last)
 
 
-def _joined(told: Iterable[tuple[OriginId, int, int, int]]) -> list[Span]:
-    """told: (origin, first step, last step, steps skipped before)."""
+def _joined(published: Iterable[tuple[OriginId, int, int, int]]) -> list[Span]:
+    """published: (origin, first step, last step, steps skipped before)."""
     found: list[Span] = []
     following = None
-    for origin, first, last, skipped in told:
+    for origin, first, last, skipped in published:
         if (origin, first) == following and not skipped:
             found[-1][2] = last
         else:

@@ -68,7 +68,7 @@ class Trace:
         who = self.name or self.origin
         had, applied = self.had_at, self.applied
         if self.is_skipped and (had is None or had["event"] != "published"):
-            return f"{who} never measured step {self.step}: it said so with its next update"
+            return f"{who} never measured step {self.step}: its next update says so"
         if applied is not None:
             return _spell_applied(applied, self.step)
         if had is not None and had["event"] == "adopted":

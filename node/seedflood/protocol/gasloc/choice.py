@@ -116,7 +116,7 @@ class Choice:
 
     def awaited(self, *, with_away: bool) -> set[OriginId]:
         """The hosts that take part, that we can reach (also by way of hosts that still join), and that do not hold what
-        we hold. Who has finished with another replica may have heard of too few, and still come for this one.
+        we hold. Who has finished with another replica may know of too few, and still come for this one.
         with_away: also those that have come to the closing rounds, and that we cannot reach."""
         members, rounds = self._membership.all(), self._rules.rounds
         reached = distances(stated_edges(members), self._origin).keys()

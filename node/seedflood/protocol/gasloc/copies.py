@@ -43,7 +43,7 @@ CHANCES = 7
 """A copy may come this many times slower, by powers of two, than a link is expected to carry it: with 8 KB/s."""
 
 ASK_SECONDS = 3.0
-"""When all have said no, they are asked again so much later."""
+"""When all have refused, they are asked again so much later."""
 
 REST_FACTOR = 4
 """A host that took a copy gets the next one only after this many times as long as the first one took, at least
@@ -178,7 +178,7 @@ class Fetch:
     def _ask(self, donors: Mapping[OriginId, int], now: float) -> None:
         ranked = self._rank(donors)
         untried = [peer for peer in ranked if peer not in self._tried]
-        if ranked and not untried:  # all of them said no: not at once again
+        if ranked and not untried:  # all of them refused: not at once again
             self._tried.clear()
             self._ask_at = now + ASK_SECONDS
         elif untried and now >= self._ask_at:

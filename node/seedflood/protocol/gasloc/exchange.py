@@ -252,7 +252,8 @@ class Exchange:
                 yield Blocker("partner", pairing.partner, membership.name(pairing.partner), step, pairing.since)
 
     def _end_of(self, pairing: Pairing) -> float:
-        """Who lacks parameters gives up a little sooner than who has them, which hears of it and does not mix alone."""
+        """Who lacks parameters gives up a little sooner than who has them, which learns of it and does not mix
+        alone."""
         deadline = pairing.deadline
         if pairing.stage is PairStage.MOVING:
             deadline -= DECLINE_HOPS * self._pace.hop_seconds

@@ -1,7 +1,7 @@
 """Who is waited for at the end of a run: before the closing rounds, and before a replica is chosen.
 
 All that are not that far are waited for, and for some time those that are away or were never met: without them the
-result would differ. But nobody is waited for longer than is said here, and nobody any more once the others have gone
+result would differ. But nobody is waited for longer than is stated here, and nobody any more once the others have gone
 on.
 """
 

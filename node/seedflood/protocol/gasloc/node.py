@@ -1,6 +1,6 @@
 """A node that trains by GASLoC: a swarm and the algorithm put together.
 
-Tell it what happened, including the answers of the compute side, then `collect` what is to be done.
+Report what happened, including the answers of the compute side, then `collect` what is to be done.
 """
 
 from seedflood.protocol.gasloc.algorithm import Gasloc

@@ -12,7 +12,7 @@ class Phase(StrEnum):
     EXCHANGING = "exchanging"  # the parameters of the round are encoded and exchanged; the next local steps wait
     CHOOSING = "choosing"  # no rounds are left: until it has the replica with which all end
     FINISHING = "finishing"  # it has it: wait for hosts that do not have it yet
-    FINISHED = "finished"  # `Outputs.is_finished` was said: answer until the shell closes the links
+    FINISHED = "finished"  # `Outputs.is_finished` was returned: answer until the shell closes the links
     LEFT = "left"  # `leave` was called: answer until the shell closes the links
 
 

@@ -18,7 +18,7 @@ SLOTS: dict[Matching, int | None] = {"one": 1, "two": 2, "full": None}
 
 CLOSING_ROUNDS = 3
 """Exchanges with all neighbours at the end of a run, without local steps. On a complete graph one makes replicas equal;
-docs/gasloc.md says what three leave on other graphs."""
+docs/how-to/gasloc.md says what three leave on other graphs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,13 +174,13 @@ def swarm_round(
     those of whom nothing was received yet have reached nothing: else a liar that comes first would be half of them.
     but: who does not count."""
     reached = []
-    unheard = clients - membership.absentees() - (but is not None)
+    unknown = clients - membership.absentees() - (but is not None)
     for word in membership.words():
         if word.origin == but:
             continue
-        unheard -= 1
+        unknown -= 1
         round_ = max(stated(word).round, reported.get(word.origin, 0))
         if not word.has_left or round_ >= rounds:
             reached.append(min(round_, rounds))
-    reached = sorted(reached + [0] * unheard, reverse=True)
+    reached = sorted(reached + [0] * unknown, reverse=True)
     return reached[(len(reached) + 1) // 2 - 1] if reached else 0

@@ -49,7 +49,7 @@ COSTLY: tuple[Objection, ...] = ("signature", "equivocation", "coefficients", "u
 
 class Terms(NamedTuple):
     """How bundles came. is_answer: from a donor of ours. Then they may be of a host that was removed: what any of us
-    held when it heard of the removal has to reach everyone, else replicas would differ for ever. before: no bundle of
+    held when it learned of the removal has to reach everyone, else replicas would differ for ever. before: no bundle of
     this step or a later one is taken yet."""
 
     is_answer: bool

@@ -229,7 +229,7 @@ class SeedFlood(Algorithm):
         return min(times)
 
     def compare(self, now: float) -> None:
-        """Tells the neighbours what is held here; pulls again what broken pulls did not bring."""
+        """Sends the neighbours what is held here; pulls again what broken pulls did not bring."""
         donors = self.exchange.donors
         donors.retry()
         self.exchange.voting.ask(now)

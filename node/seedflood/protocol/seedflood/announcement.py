@@ -1,7 +1,7 @@
 """Announcement: a node that returns to strict windows says so, and publishes only when its neighbours have confirmed
 it.
 
-Links keep order, so a neighbour that answers a ping has heard the announcement before. From then on it waits for the
+Links keep order, so a neighbour that answers a ping has received the announcement before. From then on it waits for the
 node, and closes no epoch without it. Nothing of this is needed at the beginning of a run, when no window closes before
 all clients have joined.
 

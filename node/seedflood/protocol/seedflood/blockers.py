@@ -32,7 +32,7 @@ BlockerKind = Literal[
     "announcement",  # the other has not confirmed that it expects us
     "window",  # updates of the other are missing in the open window
     "joining",  # the other has not caught up yet, and the run begins with all clients
-    "never joined",  # the same, for clients that nobody has heard of
+    "never joined",  # the same, for clients of which nobody knows
     "last words",  # updates of the other are missing, and the run waits for them before it ends
     "end",  # others have ended the run, and the other has not, so that a relay stays for it
     "away",  # the run ends, and the other, a neighbour, is not linked
@@ -105,8 +105,8 @@ class Blockers:
             mark, end = self._frontier.mark(ours), max(self._frontier.last(ours) + 1, catchup.published_before)
             yield _nameless("own past", now, mark if mark < end else None)
         elif linked:
-            unheard = exchange.announcement.unconfirmed_by(linked)
-            yield from self._of("announcement", unheard, now) if unheard else self._of("donor", linked, now)
+            unconfirmed = exchange.announcement.unconfirmed_by(linked)
+            yield from self._of("announcement", unconfirmed, now) if unconfirmed else self._of("donor", linked, now)
         elif former := membership.neighbours(ours):
             yield from self._of("no link", former, now)
         else:
@@ -125,7 +125,7 @@ class Blockers:
             yield from self._joins(self._windows.unjoined(window) - len(gone), window.opened_at)
 
     def _while_finishing(self, now: float) -> Iterator[Blocker]:
-        """What keeps a run from ending: updates that are missing, neighbours that are away or have not said that they
+        """What keeps a run from ending: updates that are missing, neighbours that are away or have not stated that they
         hold the same, or our own replica. One without patience waits for less (`Ending.may_end`)."""
         exchange, ending, rules = self._exchange, self._ending, self._rules
         membership, ours, divergence = self._presence.membership, self._presence.ours.origin, exchange.divergence
@@ -166,7 +166,7 @@ class Blockers:
 
     def _joins(self, missing: int, since: float) -> Iterator[Blocker]:
         """Who has to join before all clients take part: first those who are there but have not caught up, then the
-        others, by name if the roster tells who they are."""
+        others, by name if the roster names them."""
         membership = self._presence.membership
         silent = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]
         there = [m for m in silent if not stated(m).is_relay]

@@ -122,10 +122,10 @@ class CatchUp:
         """The hosts that this statement names hold what we published before it, or are about to."""
         self._word_age = word.age
         self._past_neighbours = set(word.neighbours)
-        said = stated(word)
+        state = stated(word)
         self.published_before, self.has_ended = (
-            max(self.published_before, said.published_before),
-            self.has_ended or said.has_ended,
+            max(self.published_before, state.published_before),
+            self.has_ended or state.has_ended,
         )
 
 

@@ -1,7 +1,8 @@
 """The course of a node that trains: it joins, then goes through its rounds, and ends.
 
 A round is measured once enough earlier rounds are applied. The measurement is published, and the window of the round
-closes when everyone who takes part was heard, or time is up. `phase` says which phases of a node may follow each other.
+closes when the updates of everyone who takes part are here, or time is up. `phase` says which phases of a node may
+follow each other.
 """
 
 from collections.abc import Sequence
@@ -94,7 +95,7 @@ class Course:
         last_own = self._frontier.last(self._origin)
         # A past life may have published this step, and it turned up meanwhile: then that stands.
         if not self._frontier.holds(self._origin, step):
-            assert self._rules.compression.admits(probes), "we tell what every relay refuses"
+            assert self._rules.compression.admits(probes), "we send what every relay refuses"
             self._presence.declare_new_neighbours()
             is_strict = self._rules.window == "strict"  # then others wait for every step
             since = (

@@ -29,7 +29,8 @@ class Credibility:
         self, verdicts: Mapping[OriginId, bool], now: float, *, witnesses: Collection[OriginId]
     ) -> list[OriginId]:
         """The neighbours that differ from us, if they are most of the witnesses whose word counts; else none. verdicts:
-        is their digest of one and the same frontier equal to ours? Of witnesses that have not said it there is none."""
+        is their digest of one and the same frontier equal to ours? Of witnesses that have not reported it there is
+        none."""
         counted = [peer for peer in witnesses if self.counts(peer, now)]
         unequal = [peer for peer in counted if verdicts.get(peer) is False]
         return unequal if 2 * len(unequal) > len(counted) else []

@@ -96,7 +96,7 @@ class Ends:
         return known is None or proof.end < known.end
 
     def send_proofs(self, peer: OriginId) -> None:
-        """Tells a neighbour what was proven."""
+        """Sends a neighbour what was proven."""
         self._outbox.outputs.send += [(peer, proof) for proof in self.proofs.values()]
 
     def follow(self, now: float) -> None:

@@ -264,13 +264,13 @@ class Closings:
 
 
 def is_small(rules: Rules, epoch: int, held: Iterable[Held]) -> bool:
-    """Do the bundles of an epoch take less space than its sum, as far as their steps tell? held: these steps. Of turns
+    """Do the bundles of an epoch take less space than its sum, as far as their steps show? held: these steps. Of turns
     only one is measured; the other steps of a round of turns are skipped. What a bundle skips before the epoch begins
     does not count. No size on a disk does either, so hosts that would vote for one sum agree on whether to take it."""
     first, end = epoch * rules.refresh_period, (epoch + 1) * rules.refresh_period
     measured = count_steps(held, first, end) // rules.turn_rounds
-    told_bytes = measured * (rules.compression.size or PAIR_BYTES)
-    bundle_bytes = measured // rules.local_steps * BUNDLE_BYTES + told_bytes
+    value_bytes = measured * (rules.compression.size or PAIR_BYTES)
+    bundle_bytes = measured // rules.local_steps * BUNDLE_BYTES + value_bytes
     return bundle_bytes < rules.epoch_bytes // PACKED_SHARE
 
 

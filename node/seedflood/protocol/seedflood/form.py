@@ -53,11 +53,11 @@ def unpack_form(data: bytes) -> Form:
         epoch_bytes, left_bytes, reach, limit, bits, count, *rows = _HEAD.unpack_from(data)
         groups = struct.unpack(f">{count}I", data[_HEAD.size :])
     except struct.error:
-        raise PeerError("the form of a run has another size than what it tells of", reason="limit") from None
+        raise PeerError("the form of a run has another size than what it describes", reason="limit") from None
     sparse = Sparse(*rows)
     are_rows = sparse == NOTHING or (bool(groups) and 1 <= sparse.kept <= sparse.rows < NO_ROW and sparse.columns > 0)
     limit_max = COEFFICIENT_MAX if groups else SCALAR_MAX
     if not left_bytes <= epoch_bytes <= _EPOCH_BYTES_MAX or not 1 <= limit <= limit_max or 0 in groups or not are_rows:
-        raise PeerError("the form of a run tells of sizes that do not exist", reason="limit")
+        raise PeerError("the form of a run has sizes that do not exist", reason="limit")
     compression = Coefficients(groups, bits, limit, sparse) if groups else Pairs(limit)
     return Form(epoch_bytes, left_bytes, compression, reach or None)

@@ -28,7 +28,7 @@ WAITING_BUNDLES = 1 << 16
 """How many pulled bundles of a joining node may wait for the donor's standing (26 MB)."""
 
 BACK_SECONDS = 10.0
-"""Who was missing from no window for so long is back. A slow host is missing from most, and not told of each time."""
+"""Who was missing from no window for so long is back. A slow host is missing from most, and is not logged each time."""
 
 
 @dataclass(eq=False, repr=False)
@@ -86,9 +86,9 @@ class Holdings:
         """Takes the bundles that are new and may be used, and returns them. Raises PeerError for a forgery, having used
         nothing."""
         holds, admits, add_new = self.frontier.holds, self._admission.admits, self.frontier.add_new
-        unheard = [(bundle, span) for bundle in bundles if not holds(*(span := bundle.span))]
-        self.duplicates += len(bundles) - len(unheard)
-        admitted = [(bundle, span) for bundle, span in unheard if admits(bundle, span, terms)]
+        news = [(bundle, span) for bundle in bundles if not holds(*(span := bundle.span))]
+        self.duplicates += len(bundles) - len(news)
+        admitted = [(bundle, span) for bundle, span in news if admits(bundle, span, terms)]
         taken = []
         for bundle, span in admitted:
             if add_new(*span) or self._take_half_new(peer, bundle):
@@ -164,7 +164,7 @@ class Holdings:
         self.apply(self.pending.take_before(step))
 
     def close(self, window: Window, reason: CloseReason, now: float, presence: Presence) -> None:
-        """The window has closed: applies what has come for it, and logs who was heard."""
+        """The window has closed: applies what has come for it, and logs whose updates it has."""
         closed = self.pending.take_window(window, self._rules, reason, now)
         self.apply(closed)
         outputs, is_news = self._outbox.outputs, self._is_news(closed.missing, now)

@@ -1,6 +1,6 @@
 """The node: one origin's part of the protocol as a pure state machine, a swarm that trains by SeedFlood.
 
-Tell it what happened (`connected`, `received`, `answer`, `tick`, ...), then `collect` what is to be done.
+Report what happened (`connected`, `received`, `answer`, `tick`, ...), then `collect` what is to be done.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ class Node(Swarm[Outputs]):
     (`relaying`).
 
     What a driver asks of parts of the algorithm, it asks them itself: frontier, applied: what is held, and what of it
-    is in the coefficients. contents: what bundles say; it is told of those that are read after `start`. closings,
+    is in the coefficients. contents: what bundles say; it gets those that are read after `start`. closings,
     certificates: the sums of epochs, and who has signed them. donors: who is pulled from. divergence: whose replica
     equals ours. equivocation, ends: who contradicts itself, and what counts of it then."""
 

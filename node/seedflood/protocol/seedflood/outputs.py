@@ -22,10 +22,10 @@ CloseReason = Literal["all heard", "bound", "no waiting"]
 class ClosedWindow:
     """A window has closed: its updates are to be applied, each for the first and only time.
 
-    steps: (first, last) of the window. late: how many of `updates` come from windows that had closed before. heard: how
-    many origins were heard for it. missing: the origins that were expected and not heard. reason: "no waiting" if the
-    others are far ahead, or if nothing closes and updates are applied outside of any window (`steps` are empty then).
-    waited_seconds: since the window opened.
+    steps: (first, last) of the window. late: how many of `updates` come from windows that had closed before. heard: of
+    how many origins it has updates. missing: the origins that were expected, and of which it has none. reason: "no
+    waiting" if the others are far ahead, or if nothing closes and updates are applied outside of any window (`steps`
+    are empty then). waited_seconds: since the window opened.
     """
 
     steps: tuple[int, int]

@@ -1,7 +1,7 @@
 """The encodings of an update, one for all hosts of a run: pairs, or payloads.
 
 A payload holds only integers. It has one size, every value is bounded, and no bytes of this size mean NaN or infinity.
-So a relay can tell by looking at it whether it may be used, without numpy or a model. `admits` is cheap, and is asked
+So a relay sees by looking at it whether it may be used, without numpy or a model. `admits` is cheap, and is asked
 before the signature is verified.
 
 What stands where in a payload: docs/explanation/learning.md.

@@ -2,8 +2,8 @@
 
 In `strict` windows a bundle of a later round waits for that round. There is never much of that, because nobody goes on
 without us. In `bounded` ones a fast host may be any number of rounds ahead of a slow one. There, too, a bundle is
-applied with its own window, so that nodes that hear each other in time apply the same and can compare digests. But only
-some rounds of everyone are kept; beyond that the oldest bundles are applied early.
+applied with its own window, so that nodes that reach each other in time apply the same and can compare digests. But
+only some rounds of everyone are kept; beyond that the oldest bundles are applied early.
 
 Bundles are kept by their last step, so taking some of them costs no more if many others wait.
 """
@@ -128,8 +128,8 @@ def _updates(bundles: Iterable[Bundle]) -> tuple[Update, ...]:
 
 
 def describe_closing(closed: ClosedWindow, presence: Presence, *, is_news: bool) -> Event:
-    """The line of the log about a closed window: who was heard, who was not, and why it closed now. is_news: is it
-    worth the attention of people?"""
+    """The line of the log about a closed window: whose updates it has, whose it lacks, and why it closed now. is_news:
+    is it worth the attention of people?"""
     name = presence.membership.name
     facts: dict[str, object] = {
         "step": closed.steps[1],

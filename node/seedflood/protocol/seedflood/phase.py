@@ -11,7 +11,9 @@ class Phase(StrEnum):
     MEASURING = "measuring"  # a `Measure` was handed out, a `Measured` is awaited
     COLLECTING = "collecting"  # its bundle is published; its window is open, perhaps with earlier ones (`window`)
     FINISHING = "finishing"  # no steps are left: wait until the neighbours hold everything
-    FINISHED = "finished"  # `Outputs.is_finished` was said: relay until the links are closed, and sum what comes late
+    FINISHED = (
+        "finished"  # `Outputs.is_finished` was returned: relay until the links are closed, and sum what comes late
+    )
     RELAYING = "relaying"  # of a node without a model: from its start until it leaves (`relaying`)
     LEFT = "left"  # `leave` was called: relay until the links are closed, publish nothing of our own
 

@@ -30,7 +30,7 @@ def first_round(
 
     It never begins in an epoch that the foremost hosts have left behind, which may be closed before they know that we
     take part in it. But strict windows close only when all clients take part. Before that nobody has left a round
-    behind, and who claims later rounds lies, perhaps as the first and only host that we hear.
+    behind, and who claims later rounds lies, perhaps as the first and only host that we know.
     """
     if rules.window == "strict" and membership.taking_part < rules.clients:
         return frontier.last(origin) + 1

@@ -1,4 +1,4 @@
-"""Which direction an origin measures at a step: everybody can tell, so nobody chooses."""
+"""Which direction an origin measures at a step: everybody can compute it, so nobody chooses."""
 
 import hashlib
 import struct

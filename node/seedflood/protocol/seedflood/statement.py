@@ -54,7 +54,7 @@ class Stated(NamedTuple):
 
 
 def pack(fields: Stated) -> bytes:
-    """The bytes of a statement; none if there is nothing to state. A head of fixed size tells how long each part is
+    """The bytes of a statement; none if there is nothing to state. A head of fixed size says how long each part is
     that follows."""
     if fields == Stated():
         return b""
@@ -78,14 +78,14 @@ def unpack(state: bytes) -> Stated:
         published_before % _RELAY,
     )
     if rows_bytes not in _ROWS_BYTES or remains > REMAINS_MAX or published_before > STEP_MAX + 1:
-        raise PeerError("a statement tells of hosts or steps that do not exist", reason="limit")
+        raise PeerError("a statement names hosts or steps that do not exist", reason="limit")
     ends = [*accumulate((_HEAD.size, remains * _REMAINS.size, rows_bytes))]
     if ends[-1] != len(state):
-        raise PeerError("a statement has another size than what it tells of", reason="limit")
+        raise PeerError("a statement has another size than what it describes", reason="limit")
     held, measured = (state[start:end] for start, end in pairwise(ends))
     rows = Rows(*_ROWS.unpack(measured)) if measured else None
     if rows is not None and rows.place >= rows.shares:
-        raise PeerError("a statement tells of a share of the rows that does not exist", reason="limit")
+        raise PeerError("a statement names a share of the rows that does not exist", reason="limit")
     of_removed = tuple(Remains(*one) for one in _REMAINS.iter_unpack(held))
     return Stated(published_before, rows, of_removed, has_ended, is_relay)
 

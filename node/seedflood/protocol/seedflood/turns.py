@@ -6,8 +6,8 @@ leaves changes nothing for the others. A draw among the members of a moment woul
 And each origin measures equally often: once all clients have published their part of a turn, nothing more can come for
 it.
 
-Who does not measure a round is as one whose empty update everyone has heard. Its next bundle declares those rounds as
-skipped, like any others that an origin does not measure, so that a frontier stays one number for each origin.
+Who does not measure a round is as one whose empty update everyone has received. Its next bundle declares those rounds
+as skipped, like any others that an origin does not measure, so that a frontier stays one number for each origin.
 """
 
 import struct

@@ -60,8 +60,8 @@ def _view_removal(origin: OriginId, view: View, ends: Ends, membership: Membersh
     ours = ends.digest(origin)
     those = [one for one in view.members if one.status not in ("self", "removed")]
     reached = [one for one in those if one.status in ("linked", "reachable")]
-    told = {one.origin: stated(one).remains for one in membership.all()}
-    same = [one for one in reached if (origin, ours) in told[one.origin]]
+    remains_of = {one.origin: stated(one).remains for one in membership.all()}
+    same = [one for one in reached if (origin, ours) in remains_of[one.origin]]
     away = [one.name for one in those if one not in reached] + ends.unknown({one.origin for one in view.members})
     return RemovalView(
         origin=origin,

@@ -1,10 +1,10 @@
 """The windows of rounds: when has a node waited long enough for the updates of everyone?
 
-`strict` ones close when every expected origin was heard. `bounded` ones do not wait for silent hosts, and not long
-for slow ones. With `delay = D` round r is measured with exactly the updates of the rounds up to r - D - 1 applied, on
-every host; so a window closes only when it is *in the way* of the next round.
+`strict` ones close when the updates of every expected origin are here. `bounded` ones do not wait for silent hosts,
+and not long for slow ones. With `delay = D` round r is measured with exactly the updates of the rounds up to r - D - 1
+applied, on every host; so a window closes only when it is *in the way* of the next round.
 
-Decisions depend only on what was heard and what time it is. docs/explanation/consensus.md has more.
+Decisions depend only on what was received and what time it is. docs/explanation/consensus.md has more.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from seedflood.protocol.swarm.messages import Member
 from seedflood.protocol.view import WindowView
 
 
-def is_heard(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:
+def is_received(frontier: Frontier, origin: OriginId, first: int, last: int, rule: WindowRule) -> bool:
     """Has the origin published everything of the steps first..last that it will publish? It takes part from `first` on.
 
     Strict windows want every step: an origin that jumped to this round may not know of the last one yet. In
@@ -35,8 +35,9 @@ class Window:
     """An open window over steps first..last.
 
     began_at: when we began to measure the round. opened_at: when our own updates were published, or were not due.
-    expected: who takes part and is not silent. waiting: those of them that were not heard yet. Both are kept current,
-    so a decision costs nothing. half_at: when half of the expected origins had been heard, we among them.
+    expected: who takes part and is not silent. waiting: those of them whose updates are missing. Both are kept
+    current, so a decision costs nothing. half_at: when the updates of half of the expected origins were here, ours
+    among them.
     """
 
     first: int
@@ -48,7 +49,7 @@ class Window:
     half_at: float | None = None
 
     def note_half(self, now: float) -> None:
-        """Who is expected or was heard may have changed: are half of them heard now?"""
+        """The hosts that are expected or waited for may have changed: are the updates of half of them here now?"""
         if self.half_at is None and 2 * len(self.waiting) <= len(self.expected):
             self.half_at = now
 
@@ -88,8 +89,8 @@ class OpenWindows:
         window.note_half(now)
         self._open.append(window)
         expected = [one for one in self._membership.expected(window.last) if self._turns.has(one, window.last)]
-        unheard = {one for one in expected if not self._is_heard(window, one)}
-        self._liveness.opened(expected, unheard, now)
+        missing = {one for one in expected if not self._is_received(window, one)}
+        self._liveness.opened(expected, missing, now)
 
     def reopen(self, step: int, now: float) -> None:
         """Opens again the windows of the rounds before `step` that need not be applied when that round is measured."""
@@ -111,7 +112,7 @@ class OpenWindows:
     def received(self, origin: OriginId, now: float) -> None:
         """Something new of this origin is held."""
         for window in self._open:
-            if origin in window.waiting and self._is_heard(window, origin):
+            if origin in window.waiting and self._is_received(window, origin):
                 window.waiting.discard(origin)
                 window.note_half(now)
         self._await(origin, now)  # what came may not be the last that is waited for
@@ -122,8 +123,8 @@ class OpenWindows:
             self._review(window, origin)
             window.note_half(now)
         word = self._membership.spoken(origin)
-        said = None if word is None or word.last_step is None else self._turns.last(origin, word.last_step)
-        if said is not None and self._frontier.last(origin) >= said:
+        last = None if word is None or word.last_step is None else self._turns.last(origin, word.last_step)
+        if last is not None and self._frontier.last(origin) >= last:
             self._liveness.forget(origin)  # it has published all that it will
         self._await(origin, now)  # perhaps it was not known when the window opened
 
@@ -198,10 +199,10 @@ class OpenWindows:
         return self.until_joined if is_enough else float("inf")
 
     def _closes_at(self, window: Window) -> float:
-        """The moment at which a window closes without those that were not heard; infinite if it waits for them.
+        """The moment at which a window closes without the updates that are missing; infinite if it waits for them.
 
-        Bounded windows wait until half of the hosts were heard, and then as long again for whoever usually comes within
-        that time. For the others they wait only as long as news may fly.
+        Bounded windows wait until the updates of half of the hosts are here, and then as long again for whoever usually
+        comes within that time. For the others they wait only as long as news may fly.
         """
         if self._rule == "strict" or window.half_at is None:
             return float("inf")
@@ -217,14 +218,14 @@ class OpenWindows:
             window.waiting.discard(origin)
             return
         window.expected.add(origin)
-        if self._is_heard(window, origin):
+        if self._is_received(window, origin):
             window.waiting.discard(origin)
         else:
             window.waiting.add(origin)
 
-    def _is_heard(self, window: Window, origin: OriginId) -> bool:
+    def _is_received(self, window: Window, origin: OriginId) -> bool:
         first, last = self._first_of(window, origin), self._turns.last(origin, window.last)
-        return last < first or is_heard(self._frontier, origin, first, last, self._rule)
+        return last < first or is_received(self._frontier, origin, first, last, self._rule)
 
     def _first_of(self, window: Window, origin: OriginId) -> int:
         """The first step of an origin that this window expects."""
@@ -232,6 +233,6 @@ class OpenWindows:
         return window.first if member is None else min(member.first_step, window.last)
 
     def _await(self, origin: OriginId, now: float) -> None:
-        """Tells the failure detector that some window waits for this origin: then it is suspected one day."""
+        """Reports to the failure detector that some window waits for this origin: then it is suspected one day."""
         if any(origin in window.waiting for window in self._open):
             self._liveness.opened((origin,), {origin}, now)

@@ -72,7 +72,7 @@ class MemberAdmission:
     def check_member(self, member: Member) -> None:
         """Raises PeerError if a new statement is not signed by its subject. A statement for which there is no room, or
         that has another key than is known for its origin id, or whose subject is not on the roster, is only counted."""
-        if not self.hears(member) or self.membership.get(member.origin) is member:  # it was checked when it came
+        if not self.may_state(member) or self.membership.get(member.origin) is member:  # it was checked when it came
             return
         if not self.membership.has_room_for(member):
             self.refuse("too many origins")
@@ -83,7 +83,7 @@ class MemberAdmission:
             self.refuse("signature")
             raise PeerError(f"the membership statement of {member.name} has a wrong signature", reason="signature")
 
-    def hears(self, member: Member) -> bool:
+    def may_state(self, member: Member) -> bool:
         """May its subject state this? What does not count is counted, and costs nothing else: rosters differ for a
         moment when they change, so it need not be the fault of the peer that sent it."""
         reason = self.access.objection(member)

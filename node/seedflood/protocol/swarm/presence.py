@@ -135,8 +135,8 @@ class Presence:
             self.declare()
 
     def declare_new_neighbours(self) -> None:
-        """States our neighbours if there is one that our statement does not name: before it hears what we say for the
-        first time, and must hear again if we forget it. Else `look_around` is soon enough."""
+        """States our neighbours if there is one that our statement does not name: before it receives what we send for
+        the first time, and must receive it again if we forget it. Else `look_around` is soon enough."""
         if not set(self._neighbours()) <= set(self.ours.neighbours):
             self.declare()
 
@@ -198,9 +198,9 @@ class Presence:
 
         A process that has not spoken yet outbids whatever it finds: its clock may have gone back, and its journal may
         have lost the count of its starts, so a past life may have stated as much as this one by the same count. A
-        process that has spoken and hears of a newer one is the older of two, and ends. If that was wrong, it outbids
-        the other when it is started again. Two processes that start at the same moment outbid each other a few times,
-        until one of them gives up. Nothing outbids INCARNATION_MAX.
+        process that has published and learns of a newer one is the older of two, and ends. If that was wrong, it
+        outbids the other when it is started again. Two processes that start at the same moment outbid each other a few
+        times, until one of them gives up. Nothing outbids INCARNATION_MAX.
         """
         ours, has_spoken = self.ours, self.algorithm.has_spoken
         if member.signature == ours.signature or not self.admission.is_signed(member):

@@ -138,7 +138,7 @@ class Entry:
         return is_trainer and self.trains_from <= serial and (self.trains_until is None or serial < self.trains_until)
 
     def following(self, known: "Entry | None", serial: int) -> "Entry":
-        """The same in the roster with this serial, when `known` was said before. Raises ValueError."""
+        """The same in the roster with this serial, if `known` stood there before. Raises ValueError."""
         trains = "train" in self.roles
         if known is None or not (known.could_train_at(serial - 1) or known.trains_until is not None):
             return replace(self, trains_from=serial if trains else 0, trains_until=None if self.roles else 0)
@@ -248,7 +248,7 @@ class Roster:
     # The next edition, to be signed
 
     def adding(self, *entries: Entry) -> "Roster":
-        """With these hosts. The same name and key with other roles or times replaces what was said before. Raises
+        """With these hosts. The same name and key with other roles or times replaces what stood there before. Raises
         ValueError if a key belongs to another host; who was removed, or may no longer train, does not return."""
         for entry in entries:
             known = self.get(entry.origin)

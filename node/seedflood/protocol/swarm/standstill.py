@@ -5,8 +5,8 @@ WAITING_SECONDS, WAITING_SECONDS_MAX = 10.0, 600.0
 
 
 class Standstill:
-    """Where a node stands, and since when it stands there or has said so. seconds, seconds_max: the first pause, and
-    the longest."""
+    """Where a node stands, and since when it stands there or has logged that. seconds, seconds_max: the first pause,
+    and the longest."""
 
     def __init__(self, seconds: float = WAITING_SECONDS, seconds_max: float = WAITING_SECONDS_MAX) -> None:
         self._where: object = None

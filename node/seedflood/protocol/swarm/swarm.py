@@ -1,7 +1,7 @@
 """The swarm: one node among others, whatever they train by.
 
 It knows who is there and who is linked, introduces hosts to each other, measures how far away they are, and passes
-everything else on to the algorithm that it hosts. Tell it what happened, then collect what is to be done.
+everything else on to the algorithm that it hosts. Report what happened, then collect what is to be done.
 """
 
 import math

@@ -27,7 +27,7 @@ def check_reads(model: nn.Module) -> None:
         if not _is_number(model, (module,)):
             raise ModelError(
                 f"Cannot train {path}: the model computes with its parameters in another place, too, where what a run "
-                "changes would be missing: choose a model of a family in docs/models.md."
+                "changes would be missing: choose a model of a family in docs/reference/models.md."
             )
 
 

@@ -245,7 +245,7 @@ def _live_kinds(model: nn.Module) -> Iterator[tuple[nn.Module, type[LiveModule]]
             raise ModelError(
                 f"Cannot train {names}: modules of class {type(module).__name__} are not supported (linear layers, "
                 "embeddings, and norms with or without a mean and an offset are): choose a model of a family in "
-                "docs/models.md."
+                "docs/reference/models.md."
             )
 
 
