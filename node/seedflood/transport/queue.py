@@ -30,7 +30,8 @@ QUEUE_BUNDLES_MAX = 65_536
 """Half a megabyte of references (bundles and batches are shared between links), or 6 MB on the wire."""
 
 QUEUE_BYTES_MAX = 16 << 20
-"""The most bytes of payloads and `Opaque` messages in a queue: 64 bundles of the largest size, or 8,000 of 2 kB."""
+"""The most bytes of bundles with payloads and `Opaque` messages in a queue: 64 bundles of the largest size, or 8,000 of
+2 kB."""
 
 OPAQUE_OBJECT_BYTES = 128
 """Memory that an `Opaque` message counts for, beside its bytes. It bounds the number of small ones: 131,072 of one
