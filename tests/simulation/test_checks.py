@@ -117,7 +117,7 @@ def test_a_host_that_is_ready_with_wrong_coefficients_is_seen():
     host.ledger.sums[0] += 1
     host._was_ready = False
     run_through(world)
-    assert any(line.startswith("h0 said it is ready with other") for line in find_mistakes(world.hosts))
+    assert any(line.startswith("h0 reported ready with other") for line in find_mistakes(world.hosts))
 
 
 def test_who_left_is_not_judged_but_its_updates_are_known(world):
@@ -262,7 +262,7 @@ def test_a_host_that_ends_with_other_coefficients_than_its_journal_gives_is_seen
 
 def test_an_honest_host_that_is_named_is_seen(world):
     world.hosts[2].named.add(world.hosts[1].origin)
-    assert find_mistakes(world.hosts) == [f"h2 named {world.hosts[1].origin:016x}, which told no two things"]
+    assert find_mistakes(world.hosts) == [f"h2 named {world.hosts[1].origin:016x}, which sent no two things"]
 
 
 def test_an_honest_host_that_a_page_shows_as_one_that_signs_other_sums_is_seen_unless_its_bit_had_flipped(world):
