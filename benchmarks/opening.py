@@ -16,7 +16,7 @@ from benchmarks.processes import Cluster, NodeProcess
 from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, load_settings
 from seedflood.host.places import JOURNAL_FILE
-from seedflood.protocol.seedflood.bundles import Bundle, make_bundle
+from seedflood.protocol.seedflood.bundles import LOSS_MAX, Bundle, make_bundle
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.loading import load_base
 
@@ -108,4 +108,4 @@ def _fill(node: NodeProcess) -> None:
 
 def _bundle(origin: int, step: int) -> Bundle:
     """Signatures were checked before they were journalled, so none is needed here."""
-    return make_bundle(origin << 48, step, ((origin * 7919 + step & 0xFFFFFFFF, step % 4096 - 2048),), 0, bytes(64))
+    return make_bundle(origin << 48, step, ((origin * 7919 + step & LOSS_MAX, step % 4096 - 2048),), 0, bytes(64))
