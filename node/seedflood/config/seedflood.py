@@ -63,7 +63,7 @@ class SeedfloodSettings(AlgorithmSettings):
         description="End the run with its best state once no epoch in so many steps, in whole epochs, lost less than "
         "the best one before (default: never; needs strict windows).",
     )
-    clip: Annotated[float, Field(ge=1e-4, le=4096)] | Literal["others", "none"] = Field(
+    clip: Annotated[float, Field(ge=1e-4, le=2048)] | Literal["others", "none"] = Field(
         default_factory=lambda known: "others" if _has_gradient(known) else "none",
         description="What bounds an update. others, for gradients of three hosts or more: sizes by the median of a "
         "step; who contradicts the others does not count. none: nothing, for hosts with rows of "
