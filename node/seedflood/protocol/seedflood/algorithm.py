@@ -277,10 +277,10 @@ class SeedFlood(Algorithm):
         """Shows new bundles and statements to the open windows and to the epochs; looks who has ended."""
         self.ends.follow(now)
         holdings, presence = self.holdings, self._presence
-        for origin in holdings.heard:
+        for origin in holdings.updated:
             presence.seen(origin, self.frontier.last(origin), now)
             self.windows.received(origin, now)
-        holdings.heard.clear()
+        holdings.updated.clear()
         for origin in presence.changed:
             self.windows.review(origin, now)
         if self.phase is not Phase.JOINING:

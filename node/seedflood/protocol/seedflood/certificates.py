@@ -23,7 +23,7 @@ RETURN_ROUNDS = 4096
 """How many rounds after its last step an origin that left may return and still find all bundles that it lacks. So long
 its vote is awaited: else two sides that each believe that the other has left would go apart."""
 
-EPOCHS_TOLD_MAX = 64
+EPOCHS_SENT_MAX = 64
 """Of how many epochs without a certificate, the earliest ones, votes are looked at and sent at once."""
 
 CERTIFIED_EPOCHS_SENT = 16
@@ -212,7 +212,7 @@ class Certificates:
         return 2 * len(votes) > self._size(epoch, {vote.origin for vote in votes}, but=but)
 
     def believed(self, epoch: int) -> EpochDigest | None:
-        """The sum of an epoch that has a certificate, or would be believed if somebody gave it to us: who heard the
+        """The sum of an epoch that has a certificate, or would be believed if somebody gave it to us: who received the
         votes in another order than we may have found a certificate."""
         if (certified := self.of(epoch)) is not None:
             return certified
@@ -228,8 +228,8 @@ class Certificates:
         return self._votes.get(epoch, {})
 
     def _uncertified(self) -> Iterator[int]:
-        """The earliest EPOCHS_TOLD_MAX that have votes and no certificate."""
-        return islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_TOLD_MAX)
+        """The earliest EPOCHS_SENT_MAX that have votes and no certificate."""
+        return islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_SENT_MAX)
 
     def _voters(self) -> frozenset[OriginId]:
         """Who may train by the newest roster."""

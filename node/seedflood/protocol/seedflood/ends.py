@@ -129,7 +129,7 @@ class Ends:
             self._put(frontier, origin, [bundle.span for bundle in surplus])
             for span in self._holes.get(origin, ()):
                 frontier.add(*span)
-        holdings.heard[origin] = None
+        holdings.updated[origin] = None
         self._outbox.log("steps cut off", "warning", member=self._membership.name(origin), surplus=len(surplus))
         for bundle in surplus:
             self._look_across(bundle)

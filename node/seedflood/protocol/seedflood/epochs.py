@@ -15,7 +15,7 @@ from seedflood.protocol.frontier import Frontier, Held, Span, count_steps, pack_
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.packing import packed_bytes_max, unpack
 from seedflood.protocol.seedflood.bundles import Bundle
-from seedflood.protocol.seedflood.certificates import EPOCHS_TOLD_MAX, Certificates
+from seedflood.protocol.seedflood.certificates import EPOCHS_SENT_MAX, Certificates
 from seedflood.protocol.seedflood.messages import ClosedEpoch, EpochDigest
 from seedflood.protocol.seedflood.outputs import SumEpoch
 from seedflood.protocol.seedflood.rules import Rules
@@ -144,9 +144,9 @@ class Closings:
     def summed_elsewhere(self, step: int, *, is_relay: bool) -> list[int]:
         """The epochs that are over at `step` and bundles here, and of which enough hosts have voted for a sum that
         cannot be made here: other steps are held, its votes are forgotten, or this is a relay. Only the earliest
-        EPOCHS_TOLD_MAX on which anybody has voted are looked at."""
+        EPOCHS_SENT_MAX on which anybody has voted are looked at."""
         voted = [epoch for epoch in self._over(step) if self._certificates.is_voted_on(epoch)]
-        sums = ((epoch, self._certificates.believed(epoch)) for epoch in voted[:EPOCHS_TOLD_MAX])
+        sums = ((epoch, self._certificates.believed(epoch)) for epoch in voted[:EPOCHS_SENT_MAX])
         return [epoch for epoch, one in sums if one is not None and (is_relay or not self._may_make(epoch, one))]
 
     def _may_make(self, epoch: int, digests: EpochDigest) -> bool:

@@ -41,7 +41,7 @@ class EquivocationSearch:
     _ends: Ends
     _outbox: Outbox[Outputs]
     _uneven: dict[OriginId, dict[Block, tuple[int, int]]] = field(default_factory=dict)
-    """By neighbour: the blocks that it told last with more or fewer bundles than here."""
+    """By neighbour: the blocks that it sent last with more or fewer bundles than here."""
     _asked: dict[OriginId, list[Block]] = field(default_factory=dict)
     """By neighbour: the blocks that are pulled from it to be compared."""
     _pauses: dict[OriginId, tuple[float, float, float]] = field(default_factory=dict)

@@ -222,7 +222,7 @@ class Exchange:
             self.donors.progressed(peer, self._holdings.frontier)
         if self.is_joining:
             self._holdings.settle(self._may_apply_before)
-        elif self._presence.ours.origin in self._holdings.heard:
+        elif self._presence.ours.origin in self._holdings.updated:
             self._outbox.log("another host speaks with our key", "error", peer=self._presence.membership.name(peer))
 
     def _receive_epoch(self, peer: OriginId, closed: ClosedEpoch, now: float) -> None:

@@ -33,7 +33,7 @@ BACK_SECONDS = 10.0
 
 @dataclass(eq=False, repr=False)
 class Holdings:
-    """frontier: what is held. heard: the origins of which something new has come since it was last cleared."""
+    """frontier: what is held. updated: the origins of which something new has come since it was last cleared."""
 
     _rules: Rules
     frontier: Frontier
@@ -43,7 +43,7 @@ class Holdings:
     _outbox: Outbox[Outputs]
     pending: Pending = field(default_factory=Pending)
     _settle_at: int = WAITING_BUNDLES
-    heard: dict[OriginId, None] = field(default_factory=dict)
+    updated: dict[OriginId, None] = field(default_factory=dict)
     duplicates: int = 0
     _missing: dict[OriginId, float] = field(default_factory=dict)
     """When who was missing from a window last."""
@@ -180,11 +180,11 @@ class Holdings:
         """These bundles are new and already in the frontier: they are persisted, and kept until their window closes."""
         self.closings.note(bundles)
         self.contents.note(bundles)
-        self.heard.update(dict.fromkeys([bundle.origin for bundle in bundles]))
+        self.updated.update(dict.fromkeys([bundle.origin for bundle in bundles]))
         self.pending.add(bundles)
         self._outbox.outputs.bundles += bundles
 
     def _hold_epoch(self, closed: ClosedEpoch) -> None:
         self.frontier.add_held(closed.frontier)
         self.applied.add_held(closed.frontier)
-        self.heard.update(dict.fromkeys(held.origin for held in closed.frontier))
+        self.updated.update(dict.fromkeys(held.origin for held in closed.frontier))

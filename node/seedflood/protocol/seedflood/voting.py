@@ -48,7 +48,7 @@ class Voting:
     _suspects: dict[int, set[OriginId]] = field(default_factory=dict)
     """By disputed epoch: the neighbours that attest another sum, and were linked all the time since."""
     _deceiving: dict[OriginId, int] = field(default_factory=dict)
-    """By origin that was proven to contradict itself: the last epoch on which somebody may have voted who had not heard
+    """By origin that was proven to contradict itself: the last epoch on which somebody may have voted who did not know
     of that."""
     _is_changed: bool = False
     _counted: int | None = None
@@ -126,9 +126,9 @@ class Voting:
         question."""
         recent = {key: until for key, until in self._answered.items() if until > now}
         known = [(epoch, self._certificates.votes_on(epoch)) for epoch in epochs if (peer, epoch) not in recent]
-        told = {(peer, epoch): now + ASK_SECONDS_MIN for epoch, votes in known if votes}
-        self._answered = recent | told
-        if told:
+        sent = {(peer, epoch): now + ASK_SECONDS_MIN for epoch, votes in known if votes}
+        self._answered = recent | sent
+        if sent:
             self._outbox.send(peer, Votes(tuple(vote for _, votes in known for vote in votes)))
 
     def disconnected(self, peer: OriginId) -> None:
@@ -200,8 +200,8 @@ class Voting:
         digests, known = votes[0].digests, self._certificates.of(closed.epoch)
         if known not in (None, digests):
             return None
-        told = self._certificates.undoubted(closed.epoch, digests)
-        admitted = {vote.origin: vote for vote in (*told, *filter(self._admission.admits_vote, votes))}.values()
+        known_votes = self._certificates.undoubted(closed.epoch, digests)
+        admitted = {vote.origin: vote for vote in (*known_votes, *filter(self._admission.admits_vote, votes))}.values()
         if not admitted or not (known == digests or self._certificates.suffices(closed.epoch, admitted)):
             return None
         return replace(closed, certificate=self._certificates.fewest(closed.epoch, admitted))
