@@ -89,7 +89,7 @@ BOUNDS: dict[str, Bound] = {
     "HearsayDetector._relayed": linked,
     "HearsayDetector._relayed[]": fixed(RELAYED_MAX),
     "Holdings._missing": origins,
-    "Holdings.heard": origins,
+    "Holdings.updated": origins,
     "EquivocationSearch._asked": linked,
     "EquivocationSearch._asked[]": fixed(BLOCKS_ASKED_MAX),
     "EquivocationSearch._pauses": origins,
