@@ -25,7 +25,7 @@ if has hadolint; then
 fi
 
 if has shellcheck; then
-  check shellcheck .ci/run proto/generate.sh tools/*.sh deploy/kubernetes/*/*.sh
+  check shellcheck .ci/run proto/generate.sh tools/*.sh deploy/kubernetes/*/*.sh deploy/slurm/*.sbatch
 fi
 
 if has yamllint; then
