@@ -72,7 +72,7 @@ class Cluster:
         return [json.loads((self.folder / str(k)).read_text()) for k in range(2)]
 
 
-def test_a_job_trains_on_all_its_nodes_and_goes_on_with_other_ones(tmp_path):
+def test_a_job_trains_on_all_its_nodes_and_goes_on_with_other_ones(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     ended = cluster.submit("127.0.0.1,127.0.0.2")
     assert ended.returncode == 0, ended.stderr
@@ -89,7 +89,7 @@ def test_a_job_trains_on_all_its_nodes_and_goes_on_with_other_ones(tmp_path):
     assert (ended.returncode, "this job has 1 nodes" in ended.stderr) == (ExitCode.CONFIG, True)
 
 
-def test_a_job_whose_time_is_over_is_queued_again(tmp_path):
+def test_a_job_whose_time_is_over_is_queued_again(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     (tmp_path / "bin" / "srun").write_text(f"#!/usr/bin/env bash\nexit {ExitCode.TRY_AGAIN}\n")
     ended = cluster.submit("127.0.0.1,127.0.0.2")
