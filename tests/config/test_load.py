@@ -205,6 +205,7 @@ GASLOC = '[run]\nmode = "gasloc"\nobjective.task = "lm"\n'
         ("[run]\nseedflood = 3\n", ["[run.seedflood]", "must be a table"]),
         ('[run]\nmode = "gossip"\n', ['"mode"', "seedflood, gasloc"]),
         ('[run]\nmode = "gasloc"\n', ['task = "lm"', "[run.objective]"]),
+        ('[run]\nmode = "gasloc"\n[run.objective]\ntask = "own"\n', ["is for scripts", 'mode = "seedflood"']),
         (GASLOC + "steps = 30\n", ["steps (30)", "multiple", "local_steps (20)"]),
         (GASLOC + "[run.gasloc]\ndelay_steps = 21\n", ["delay_steps (21)", "at most", "local_steps (20)"]),
         (GASLOC + '[run.gasloc]\nmaching = "two"\n', ['no key "maching"', 'did you mean "matching"']),
