@@ -48,7 +48,7 @@ class GaslocSettings(AlgorithmSettings):
 
     def check_task(self, task: str) -> None:
         if task == "own":
-            raise ValueError('task = "own" is for scripts, which train by mode = "seedflood": set that, or another task')
+            raise ValueError('task = "own" is for scripts, which train by mode = "seedflood": set one of the two')
         if task not in TASKS:
             raise ValueError(
                 f'mode = "gasloc" learns texts, but the task is "{task}": set task = "lm", "completion" or "chat" in '
