@@ -220,7 +220,11 @@ def test_who_had_a_fault_gets_the_model_from_a_host_that_has_ended_and_is_starte
     [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 1)],
 )
 def test_a_script_that_is_told_to_end_says_goodbye(hosts: Hosts, number: signal.Signals, code: int):
-    a, b = hosts.start(0), hosts.start(1)
+    before = signal.signal(number, signal.SIG_DFL)  # nohup ignores SIGHUP, and what it starts does so, too
+    try:
+        a, b = hosts.start(0), hosts.start(1)
+    finally:
+        signal.signal(number, before)
     a.until("hosts 2$")
     b.until("step 5")
     b.process.send_signal(number)
