@@ -25,7 +25,7 @@ from reference import (
     tiny_tokenizer,
 )
 
-from seedflood.protocol.seedflood.messages import Update
+from seedflood.protocol.seedflood.bundles import Update
 from seedflood.training import devices
 from seedflood.training.evaluation import evaluate
 from seedflood.training.formats import CompletionFormat
