@@ -247,7 +247,7 @@ def test_a_quorum_shares_an_honest_host_with_any_other_and_with_what_blocks_it(h
     assert least <= wanted <= hosts - liars, "liars that do not vote stop nothing"
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(2, 7), LIARS, st.lists(PARTS, max_size=5))
 def test_whatever_rosters_hosts_have_received_and_who_votes_twice_one_sum_of_an_epoch_is_certified_at_most(
     clients, liars, parts
