@@ -13,7 +13,7 @@ PAGES = ROOT / "build" / "site-pages"
 CONFIG = ROOT / "docs" / "mkdocs.yml"
 
 FOLDERS = ("docs", "deploy", "docker", "benchmarks", "examples")
-KINDS = {".md", ".svg", ".png", ".toml", ".py", ".ipynb", ".yaml", ".service", ".conf"}
+KINDS = {".md", ".svg", ".png", ".toml", ".py", ".ipynb", ".yaml", ".service", ".conf", ".sbatch"}
 """Of files that pages show, or that they link to."""
 
 
