@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from seedflood import cli
+from seedflood.cli import rosters
 from seedflood.errors import ExitCode
 from seedflood.identity import Identity
-from seedflood.protocol.swarm.roster import Cut, Roster
+from seedflood.protocol.origin import fingerprint
+from seedflood.protocol.swarm.roster import HOLES_MAX, Cut, Roster
 from seedflood.roster_file import SignedRoster, read_roster, write_roster
 
 
@@ -85,6 +87,47 @@ def test_what_is_signed_stays_if_no_node_answers(desk: Desk) -> None:
     assert (entry.is_removed, entry.cut) == (True, None)
     code, _, err = desk.sign("remove", "alpha", "--yes")
     assert (code, "say --node HOST:PORT to sign which of its updates count" in err) == (ExitCode.USAGE, True)
+
+
+class Node:
+    """Answers as a node that takes every roster. removals: what it shows of removed hosts."""
+
+    address = "127.0.0.1:7071"
+
+    def __init__(self, *removals: dict[str, object]) -> None:
+        self.removals = removals
+
+    def send(self, _: str, body: bytes) -> dict[str, object]:
+        return {"serial": json.loads(body)["serial"]}
+
+    def ask(self, _: str) -> dict[str, object]:
+        return {"node": {"name": "beta"}, "roster": {"removals": self.removals}}
+
+
+def removal(desk: Desk, held: list[list[int]], others: list[str]) -> dict[str, object]:
+    (entry,) = read_roster(desk.file).roster.entries
+    facts = {"origin": fingerprint(entry.origin), "held": held, "since": 0, "content": bytes(32).hex()}
+    return {**facts, "same": [], "others": others, "unreached": []}
+
+
+def test_what_cannot_be_signed_of_a_removed_host_is_one_sentence(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rosters, "SETTLE_SECONDS", 0.0)
+    desk.sign("add", "alpha", KEYS[0])
+    with_holes = [[step, step] for step in range(0, 4 * HOLES_MAX, 2)]
+    for node, code, sentence in (
+        (Node(removal(desk, [[0, 4]], ["gamma"])), ExitCode.TRY_AGAIN, "gamma and beta do not hold the same of it yet"),
+        (Node(removal(desk, with_holes, [])), ExitCode.USAGE, f"its cuts have more than {HOLES_MAX} holes."),
+    ):
+        monkeypatch.setattr(rosters, "node_at", lambda _, node=node: node)
+        ended, _, err = desk.sign("remove", "alpha", "--node", Node.address, "--yes")
+        assert (ended, sentence in err) == (code, True), err
+
+
+def test_hosts_that_keep_no_updates_of_others_have_nothing_to_sign(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.sign("add", "alpha", KEYS[0])
+    monkeypatch.setattr(rosters, "node_at", lambda _: Node())
+    code, out, _ = desk.sign("remove", "alpha", "--node", Node.address, "--yes")
+    assert (code, "nothing of alpha has to be signed" in out) == (0, True)
 
 
 def test_a_removal_is_asked_about_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,9 +126,8 @@ def remove(
         say(_consequences(entry, signed.roster, is_sent=node is not None))
         if not yes:
             _ask()
-        signed = _write(
-            file, operator, signed, signed.roster.removing([name]), f"{name} is removed", is_sent=bool(node)
-        )
+        after = signed.roster.removing([name])
+        signed = _write(file, operator, signed, after, f"{name} is removed", is_sent=node is not None)
     if node is not None:
         running = node_at(node)
         _send(running, signed)
@@ -156,25 +155,17 @@ def _send(node: RunningNode, signed: SignedRoster) -> None:
 
 
 def _settle(file: Path, operator: Identity, signed: SignedRoster, entry: Entry, node: RunningNode) -> None:
-    """Waits until the hosts that a node reaches hold the same of a removed host, and signs that this counts. Raises
-    UnsettledError if they do not in SETTLE_SECONDS."""
-    name = entry.name
-    until = time.monotonic() + SETTLE_SECONDS
-    while True:
-        status = node.ask("/api/status")
-        removal = _removal_of(entry, status["roster"])
-        if removal is None:
-            say(f"Hosts of this run keep no updates of others, so nothing of {name} has to be signed.")
-            return
-        if not removal["others"]:
-            break
-        if time.monotonic() > until:
-            raise UnsettledError(
-                f"{name} is removed, but {', '.join(removal['others'])} and {status['node']['name']} do not hold the "
-                "same of it yet: run this again, or remove who never does."
-            )
-        time.sleep(ASK_SECONDS)
-    cut = Cut.keeping(map(tuple, removal["held"]), removal["since"], bytes.fromhex(removal["content"]))
+    """Signs that of a removed host exactly that counts which the hosts hold that a node reaches."""
+    status = _wait_until_alike(entry, node)
+    removal = _removal_of(entry, status)
+    if removal is None:
+        say(f"Hosts of this run keep no updates of others, so nothing of {entry.name} has to be signed.")
+        return
+    try:
+        cut = Cut.keeping(map(tuple, removal["held"]), removal["since"], bytes.fromhex(removal["content"]))
+        after = signed.roster.cutting(entry.name, cut)
+    except ValueError as error:  # its updates have more holes than a roster can list
+        raise UsageError(f"{entry.name} is removed, but what counts of it cannot be signed: {error}.") from None
     spans = ", ".join(f"{first}-{last}" for first, last in removal["held"]) or "none"
     say(
         f"Its updates of these steps count: {spans}. All other steps of it count as skipped, for ever.\n"
@@ -182,17 +173,33 @@ def _settle(file: Path, operator: Identity, signed: SignedRoster, entry: Entry, 
     )
     if removal["unreached"]:
         say(
-            f"Not reached: {', '.join(removal['unreached'])}. Whatever else these hold of {name} is taken out of their "
-            "models when they learn of it."
+            f"Not reached: {', '.join(removal['unreached'])}. Whatever else these hold of {entry.name} is taken out of "
+            "their models when they learn of it."
         )
-    cutting = signed.roster.cutting(name, cut)
-    _send(node, _write(file, operator, signed, cutting, f"What counts of {name} is signed", is_sent=True))
+    _send(node, _write(file, operator, signed, after, f"What counts of {entry.name} is signed", is_sent=True))
 
 
-def _removal_of(entry: Entry, known: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What a node says of a removed host; None if it keeps no updates of others."""
-    assert known is not None, "the node took the roster, so its run is closed"
-    removals: list[dict[str, Any]] = known["removals"]
+def _wait_until_alike(entry: Entry, node: RunningNode) -> dict[str, Any]:
+    """What a node shows once the hosts that it reaches hold the same of a removed host. Raises UnsettledError if they
+    do not in SETTLE_SECONDS."""
+    until = time.monotonic() + SETTLE_SECONDS
+    while True:
+        status = node.ask("/api/status")
+        removal = _removal_of(entry, status)
+        if removal is None or not removal["others"]:
+            return status
+        if time.monotonic() > until:
+            raise UnsettledError(
+                f"{entry.name} is removed, but {', '.join(removal['others'])} and {status['node']['name']} do not hold "
+                "the same of it yet: run this again, or remove who never does."
+            )
+        time.sleep(ASK_SECONDS)
+
+
+def _removal_of(entry: Entry, status: dict[str, Any]) -> dict[str, Any] | None:
+    """What a node shows of a removed host; None if hosts of its run keep no updates of others (GASLoC)."""
+    assert status["roster"] is not None, "the node took the roster, so its run is closed"
+    removals: list[dict[str, Any]] = status["roster"]["removals"]
     return next((one for one in removals if one["origin"] == fingerprint(entry.origin)), None)
 
 
