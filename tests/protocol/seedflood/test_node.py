@@ -189,6 +189,14 @@ def test_an_own_bundle_that_turns_up_too_late_is_not_contradicted():
     assert measure_of(out) == Measure(1, 1)
 
 
+@pytest.mark.parametrize("window", ["strict", "bounded"])
+def test_an_own_bundle_of_a_later_step_that_turns_up_too_late_is_not_contradicted(window):
+    """In bounded windows who has spoken of a later step has moved on. In strict ones this step is owed."""
+    node = linked(B, window=window)
+    hear(node, B, Updates((A.bundle(3, scalar=99),)))
+    assert len(publish(node).bundles) == (window == "strict")
+
+
 # Publishing and flooding
 
 

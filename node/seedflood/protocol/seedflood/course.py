@@ -92,15 +92,15 @@ class Course:
     def publish(self, step: int, probes: Sequence[UpdateValue], now: float) -> None:
         if self._life.phase is not Phase.MEASURING or step != self.step:
             return  # the round was overtaken by a drain
-        last_own = self._frontier.last(self._origin)
-        # A past life may have published this step, and it turned up meanwhile: then that stands.
-        if not self._frontier.holds(self._origin, step):
+        if self._rules.window == "strict":  # then others wait for every step
+            since = self._frontier.mark(self._origin)
+        else:
+            since = max(self._frontier.last(self._origin) + 1, self._catchup.published_before)
+        # A past life may have published this step, or in bounded windows a later one, and it turned up meanwhile: then
+        # that stands.
+        if step >= since and not self._frontier.holds(self._origin, step):
             assert self._rules.compression.admits(probes), "we send what every relay refuses"
             self._presence.declare_new_neighbours()
-            is_strict = self._rules.window == "strict"  # then others wait for every step
-            since = (
-                self._frontier.mark(self._origin) if is_strict else max(last_own + 1, self._catchup.published_before)
-            )
             bundle = make_bundle(self._origin, step, probes, skipped=step - since)
             key = self._presence.ours.public_key
             bundle = bundle.with_signature(self._presence.sign(bundle.signed_bytes(self._rules.run_id, key)))
