@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from seedflood.protocol.swarm.membership import shorten
 from seedflood.protocol.view import Blocker
-from simulation.host import Host
+from simulation.host import ENDED, Host
 
 HARMLESS = ("duplicate", "self")
 """Reasons for which honest hosts refuse each other: both have dialled, or one was started twice."""
@@ -14,6 +14,11 @@ HARMLESS = ("duplicate", "self")
 def find_mistakes(hosts: Sequence[Host]) -> list[str]:
     """What hosts did that must never happen, whatever the faults are."""
     return [f"{host.name} {mistake}" for host in hosts for mistake in (*host.mistakes, *host.judge())]
+
+
+def find_ended(hosts: Sequence[Host]) -> list[str]:
+    """Hosts that an exception has ended. Liars run the real node, too: it has a fault, or the lie was never told."""
+    return [f"{host.name} {mistake}" for host in hosts for mistake in host.mistakes if mistake.startswith(ENDED)]
 
 
 def find_refusals(hosts: Sequence[Host], refusals: Mapping[tuple[int, int, str], int]) -> list[str]:

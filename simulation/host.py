@@ -33,6 +33,10 @@ _noted: dict[str, Event] = {}
 """Events that hosts noted last, by what they say. Equal ones are one object: each host notes who comes and goes."""
 
 
+ENDED = "ended by itself"
+"""How the mistake of a host begins that an exception has ended."""
+
+
 class KilledError(BaseException):
     """The process ends at this moment. Only its host catches this."""
 
@@ -242,7 +246,7 @@ class Host:
             self._died(self)
             return
         except Exception as error:
-            self.mistakes.append(f"ended by itself: {error!r}")
+            self.mistakes.append(f"{ENDED}: {error!r}")
             self.crash()
             self._died(self)
             return

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from seedflood.errors import UsageError
 from seedflood.host import garbage
-from simulation.checks import find_refusals, find_stuck
+from simulation.checks import find_ended, find_refusals, find_stuck
 from simulation.faults import Chaos
 from simulation.host import Host
 from simulation.world import AnyHost, World
@@ -98,7 +98,7 @@ class Trial(Generic[AnyHost]):
         world.run(healing_seconds)
         stuck = find_stuck(world.honest)
         self.settle()
-        mistakes = mistakes or find_refusals(world.honest, world.network.refusals)
+        mistakes = mistakes or find_ended(world.hosts) or find_refusals(world.honest, world.network.refusals)
         return Outcome(
             violations=mistakes or (judge.find_mistakes if stuck else judge.find_violations)(world.honest),
             stuck=stuck,
