@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from clusters import Closed, Cluster
+from lies import opposite
 from seedflood.cluster.plan import secret_of
 from seedflood.host.seedflood.contradictions import CONTRADICTS
 from seedflood.identity import Identity, write_key
 from seedflood.operations.status import describe
-from seedflood.protocol.seedflood.bundles import LOSS_BYTES
 from seedflood.protocol.swarm.roster import Entry
 from seedflood.training.seedflood.trainer import Trainer
 
@@ -20,16 +20,6 @@ NAMES = (*HONEST, *LIARS)
 RUN = {"clients": len(NAMES), "estimate": "gradient", "batch_size": 32, "steps": 64, "refresh_period": 64}
 RUN |= {"train_examples": None}
 ACCURACY_LOST_MAX, LOSS_GAINED_MAX = 0.03, 0.06
-
-
-def opposite(compression, told):
-    """With signs turned, and the largest sizes. Rows of embeddings are told with their numbers, which stay."""
-    end = len(told) - LOSS_BYTES
-    signs = bytearray(255 - byte for byte in told[compression.exponents : end])
-    for start in range(compression.rows_at, end, compression.sparse.row_bytes):
-        number = slice(start - compression.exponents, start - compression.exponents + 2)
-        signs[number] = told[start : start + 2]
-    return bytes([compression.exponent_max]) * compression.exponents + bytes(signs) + told[end:]
 
 
 @pytest.fixture

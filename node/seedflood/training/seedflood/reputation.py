@@ -12,6 +12,7 @@ Shapes: I hosts, F coefficients of the groups, K groups.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from statistics import median, median_high, median_low
 from typing import Any, NamedTuple
 
@@ -35,6 +36,12 @@ HOSTS_MIN = 3
 AGREES, CONTRADICTS = 0.5, -1.0
 """Scores."""
 
+TRUST_MAX = Fraction(3, 2)
+"""The highest score. A host that was honest for long does not lie for long either, before it is found."""
+
+EARLY = 2 * FEWEST
+"""So many steps of a host at most may be taken back, when the first hosts are found to contradict (`finds_early`)."""
+
 CHUNK = 1 << 20
 """Coefficients that are multiplied at a time. Sums of so many ones are exact in float32."""
 
@@ -51,11 +58,10 @@ class Reputation(NamedTuple):
     contradicts: bool = False
 
     def after(self, agreement: int, square: int) -> "Reputation":
-        return self._replace(
-            steps=self.steps + 1,
-            agreement=self.agreement - self.agreement // MEMORY + agreement,
-            square=self.square - self.square // MEMORY + square,
-        )
+        squares = self.square - self.square // MEMORY + square
+        agreements = self.agreement - self.agreement // MEMORY + agreement
+        most = math.isqrt(math.floor(squares * TRUST_MAX**2))
+        return self._replace(steps=self.steps + 1, agreement=min(agreements, most), square=squares)
 
     def judged(self, median_score: float) -> "Reputation":
         """median_score: of all hosts."""
@@ -105,6 +111,13 @@ class Reputations:
         middle = median(heard[origin].score for origin in counting)
         judged = {origin: one.judged(middle) for origin, one in heard.items()}
         return Reputations({**self.by_origin, **judged})
+
+    def finds_early(self, before: "Reputations") -> bool:
+        """Does a host contradict that did not one step before, in the first steps of an epoch? In these it counted."""
+        is_early = all(one.steps <= EARLY for one in self.by_origin.values())
+        return is_early and any(
+            one.contradicts and not before.of(origin).contradicts for origin, one in self.by_origin.items()
+        )
 
     def bounds(self, origins: Sequence[OriginId], exponent_IK: NDArray[Any]) -> NDArray[Any]:
         """(I, K): exponents as they count. origins: those who count, of whom there is one at least."""
