@@ -138,7 +138,7 @@ async def test_the_status_has_all_keys_whatever_is_known(cluster, http):
     assert early.pop("figures").keys() <= late.pop("figures").keys()
     assert keys(early) == keys(late)
     assert early["window"]["last_close"] is None
-    assert set(late["window"]["last_close"]) == {"step", "reason", "waited_seconds", "heard", "late", "missing"}
+    assert set(late["window"]["last_close"]) == {"step", "reason", "waited_seconds", "received", "late", "missing"}
 
 
 def keys(status):

@@ -312,7 +312,7 @@ def _appended(
 def _told_of(job):
     match job:
         case ClosedWindow():
-            return "window", job.steps, job.updates, job.late, job.heard, job.missing
+            return "window", job.steps, job.updates, job.late, job.received, job.missing
         case Adopt():
             return "adopt", *job
         case Seal(epoch):

@@ -68,7 +68,7 @@ def test_with_a_delay_everyone_measures_on_the_sum_of_the_rounds_up_to_it_and_of
 
 def test_windows_that_close_before_they_are_in_the_way_make_sums_differ(monkeypatch):
     monkeypatch.setattr(OpenWindows, "in_the_way", lambda windows, following: windows.oldest)
-    monkeypatch.setattr(OpenWindows, "close_reason", lambda windows, window, now: "all heard")
+    monkeypatch.setattr(OpenWindows, "close_reason", lambda windows, window, now: "all received")
     witness = Witness(monkeypatch)
     world = make_world("grid", 9, steps=12, delay=1, weather=STORMY)
     world.start()
@@ -106,8 +106,8 @@ def test_slow_hops_cost_no_time_once_the_delay_covers_them():
 
 def test_strict_windows_all_close_because_all_were_heard():
     world = run_world("ring", 8, weather=STORMY)
-    assert {window.reason for host in world.hosts for window in host.windows} == {"all heard"}
-    assert all(window.late == 0 and window.heard == 8 for host in world.hosts for window in host.windows)
+    assert {window.reason for host in world.hosts for window in host.windows} == {"all received"}
+    assert all(window.late == 0 and window.received == 8 for host in world.hosts for window in host.windows)
 
 
 def test_a_slow_host_makes_updates_late_and_loses_none():

@@ -36,10 +36,10 @@ def test_a_node_with_a_full_disk_relays_until_it_has_space_again(hosts: Hosts, s
     for end in (a, c):
         end.listen()
         for _ in range(50):
-            end.wait_for("progress", heard=2)  # itself and the other end
+            end.wait_for("progress", received=2)  # itself and the other end
     filler.unlink()
     b.wait_for("disk has space again")
-    assert a.wait_for("member heard again")["member"] == b.name
+    assert a.wait_for("member is back")["member"] == b.name
     assert count_downs(a) == downs
     results = finish(made)
     assert {result["updates"] for result in results} == {3 * 800}

@@ -36,7 +36,7 @@ def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
     agreed = late.wait_for("replica agrees")
     late.wait_for("ready")
     print(f"ready {agreed['seconds_since_link']} s after the first link, at step {made[0].step}")
-    made[0].wait_for("progress", heard=4)
+    made[0].wait_for("progress", received=4)
     results = finish(made)
     assert results[0]["updates"] == 4 * steps
     check_replays(made)

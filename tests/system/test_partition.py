@@ -37,7 +37,7 @@ def test_in_bounded_windows_both_halves_go_on_and_have_the_same_in_the_end(hosts
     network.heal()
     finish(made)
     assert len({one.updates for one in check_replays(made)}) == 1
-    assert all(host.has_said("member heard again") for host in made)
+    assert all(host.has_said("member is back") for host in made)
 
 
 def test_a_path_that_loses_large_packets_is_told_and_hosts_link_when_it_is_mended(hosts: Hosts, network: Network):

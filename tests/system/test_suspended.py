@@ -19,8 +19,8 @@ def test_in_bounded_windows_the_others_go_on_without_a_suspended_node(hosts: Hos
     b.wait_for("member silent")
     a.wait_for("progress", step=a.step + 50)
     c.signal(signal.SIGCONT)
-    assert a.wait_for("member heard again")["member"] == c.name
-    a.wait_for("progress", heard=3)
+    assert a.wait_for("member is back")["member"] == c.name
+    a.wait_for("progress", received=3)
     results = finish(made)
     assert {result["updates"] for result in results} == {3 * 600}, "measured or declared as skipped"
     assert len({one.updates for one in check_replays(made)}) == 1

@@ -348,7 +348,7 @@ def _show_window(window: dict[str, Any]) -> str:
     if window["step"] is None:
         return "none is open"
     opened = window["opened_seconds"]
-    return f"step {window['step']}, open for {opened:.1f} s, {window['heard']} of {window['expected']} heard"
+    return f"step {window['step']}, open for {opened:.1f} s, {window['received']} of {window['expected']} received"
 
 
 def _show_rise(rise: dict[str, Any] | None) -> str:

@@ -19,8 +19,8 @@ All keys are always there; unknown values are null. Origins are fingerprints, ti
     blockers  why it does not move: [{kind, name, origin, step, seconds, reason}]; kind: of a closed set
               that the algorithm has; origin, step: whose update lacks, and which is the first, or null; seconds:
               for how long; reason: a clause for people
-    window    step, opened_seconds, heard, expected, bound_seconds, last_close {step, reason, waited_seconds, heard,
-              late, missing [names]}; all null if the algorithm has no windows
+    window    step, opened_seconds, received, expected, bound_seconds, last_close {step, reason, waited_seconds,
+              received, late, missing [names]}; all null if the algorithm has no windows
     members   [{name, origin, status, step, lag_steps, hop_seconds, first_step, last_step, incarnation,
               is_relay, reputation, contradicts}]
               status: self | linked | reachable | silent | left | removed | unknown; step: its first step that is not
@@ -255,12 +255,12 @@ def _rise(rise: Rise | None) -> dict[str, Any] | None:
 
 def _window(hub: TelemetryHub, view: View) -> dict[str, Any]:
     window, close = view.window, hub.last_close
-    opened: dict[str, Any] = dict.fromkeys(("step", "opened_seconds", "heard", "expected", "bound_seconds"))
+    opened: dict[str, Any] = dict.fromkeys(("step", "opened_seconds", "received", "expected", "bound_seconds"))
     if window is not None:
         opened = {
             "step": window.last,
             "opened_seconds": _round(view.now - window.opened_at),
-            "heard": window.heard,
+            "received": window.received,
             "expected": window.expected,
             "bound_seconds": window.bound_seconds,
         }

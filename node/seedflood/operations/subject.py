@@ -49,7 +49,7 @@ class LastClose:
     step: int
     reason: str
     waited_seconds: float
-    heard: int
+    received: int
     late: int
     missing: tuple[OriginId, ...]
 

@@ -28,7 +28,7 @@ class Tally:
         )
         self._windows = Histogram(
             "seedflood_window_close_seconds",
-            "How long windows were open, by why they closed: all_heard, bound, no_waiting.",
+            "How long windows were open, by why they closed: all_received, bound, no_waiting.",
             ["reason"],
             buckets=SECONDS_BOUNDS,
             registry=self.registry,
@@ -50,5 +50,5 @@ def percentile(samples: Sequence[float], share: float) -> float | None:
 
 
 def label(words: str) -> str:
-    """Words as the value of a metric's label: "all heard" becomes all_heard."""
+    """Words as the value of a metric's label: "all received" becomes all_received."""
     return words.replace(" ", "_")

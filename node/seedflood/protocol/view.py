@@ -64,7 +64,7 @@ class WindowView:
     bound_seconds: float | None
 
     @property
-    def heard(self) -> int:
+    def received(self) -> int:
         return self.expected - len(self.waiting)
 
 

@@ -32,7 +32,7 @@ PEER = 7
 BUNDLE = make_bundle(1, 0, ((1, 2),))
 MEMBER = Member(b"k" * 32, "ada", 1)
 MESSAGE = FrontierDigest(b"d" * 32)
-WINDOW = ClosedWindow((0, 0), tuple(BUNDLE.updates()), 0, 1, (), "all heard", 0.0)
+WINDOW = ClosedWindow((0, 0), tuple(BUNDLE.updates()), 0, 1, (), "all received", 0.0)
 EPOCH = ClosedEpoch(0, (Held(1, 4),), b"packed")
 EVERYTHING = {
     "adopt": [EPOCH],

@@ -21,7 +21,7 @@ def kept(number, *steps, source="b", skipped=0):
     return line(number, "kept", **{"from": source}, updates=bundle_spans(bundles))
 
 
-def applied(number, steps, *found, late=(), reason="all heard"):
+def applied(number, steps, *found, late=(), reason="all received"):
     updates, late = (update_spans(Update(1, step, (0, 0)) for step in some) for some in (found, late))
     return line(number, "applied", steps=steps, reason=reason, updates=updates, late=late)
 

@@ -280,7 +280,7 @@ def test_a_window_closes_when_all_were_heard_and_the_next_step_is_measured():
     assert waiting_for(node) == ["cyd"]
     out = hear(node, C, C.updates(0), 4.0)
     (window,) = windows(out)
-    assert (window.reason, window.heard, window.late, window.missing) == ("all heard", 3, 0, ())
+    assert (window.reason, window.received, window.late, window.missing) == ("all received", 3, 0, ())
     assert window.waited_seconds == 3.0
     assert measure_of(out) == Measure(1, 1)
 
@@ -381,7 +381,7 @@ def test_late_updates_are_applied_in_a_later_window():
     publish(node, 0.5)
     (window,) = windows(tick(node, 1.0))
     assert sorted((u.step, u.origin == B.id) for u in window.updates) == [(0, True), (1, False)]
-    assert (window.steps, window.late, window.heard) == ((1, 1), 1, 1)
+    assert (window.steps, window.late, window.received) == ((1, 1), 1, 1)
 
 
 def test_a_node_that_fell_behind_moves_on_with_the_others_and_declares_what_it_skipped():

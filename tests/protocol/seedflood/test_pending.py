@@ -21,7 +21,7 @@ def bundle(origin, step):
 
 def take(pending, step, rule):
     """What is applied with the window of this step when it closes."""
-    return pending.take_window(Window(step, step, 0.0, 0.0), make_rules(CLIENTS, window=rule), "all heard", 1.0)
+    return pending.take_window(Window(step, step, 0.0, 0.0), make_rules(CLIENTS, window=rule), "all received", 1.0)
 
 
 def names(closed):

@@ -76,7 +76,7 @@ def test_an_open_window_tells_who_was_heard():
     hear(node, B, B.updates(0), now=2.0)
     window = node.view(3.0).window
     assert (window.first, window.last, window.opened_at) == (0, 0, 1.0)
-    assert (window.heard, window.expected, window.waiting) == (2, 3, (C.id,))
+    assert (window.received, window.expected, window.waiting) == (2, 3, (C.id,))
 
 
 @pytest.mark.parametrize(("rule", "has_bound"), [("strict", False), ("bounded", True)])

@@ -66,7 +66,7 @@ def test_no_claim_of_slow_hops_or_long_ways_makes_the_bound_longer_than_a_suspic
 
 @pytest.mark.parametrize("rule", ["strict", "bounded"])
 def test_a_window_closes_when_all_were_heard(rule):
-    assert make_window(rule, heard=(A, B)).close_reason(10.0) == "all heard"
+    assert make_window(rule, heard=(A, B)).close_reason(10.0) == "all received"
 
 
 def test_strict_waits_for_ever():

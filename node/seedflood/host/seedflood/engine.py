@@ -158,7 +158,7 @@ class SeedfloodEngine(FloodEngine):
         """Of the progress, besides what any algorithm has."""
         return {
             "waited_seconds": round(window.waited_seconds, 4),
-            "heard": window.heard,
+            "received": window.received,
             "late": self._hub.tally.late,
             "refused": sum(self.node.admission.refused.values()),
             "dropped": sum(one.updates_dropped for one in self.daemon.links.totals.stats().values()),

@@ -86,7 +86,7 @@ class SeedfloodObserver:
                 loss = median(update.loss for update in window.updates) * 2.0**-LOSS_UNIT_BITS
                 self.figures["loss_of_all_hosts"] = loss
                 hub.history.loss_of_all.add(last, loss)
-            hub.last_close = LastClose(last, window.reason, waited, window.heard, window.late, window.missing)
+            hub.last_close = LastClose(last, window.reason, waited, window.received, window.late, window.missing)
             hub.tally.closed(window.reason, waited)
             hub.stepped(last - first + 1)
         hub.write("applied", "debug", lambda: _spell_window(window))

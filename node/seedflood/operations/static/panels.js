@@ -27,13 +27,13 @@ function tellWaiting({ blockers, is_ready: isReady, progress, state, window: ope
   return isMeasuring ? `Step ${count(progress.step)} is being measured.` : "Waits for nobody.";
 }
 
-function describeWindow({ step, heard, expected, opened_seconds: seconds, bound_seconds: bound, last_close: close }) {
+function describeWindow({ step, received, expected, opened_seconds: seconds, bound_seconds: bound, last_close: close }) {
   const missing = close?.missing.length > 0 ? `, without ${names(close.missing)}` : "";
   const late = close?.late > 0 ? `, ${count(close.late)} late` : "";
   return [
     ["Open", step === null ? "none" : `step ${count(step)}`, bound === null ? "" : `${duration(bound)} at most`],
-    ["Heard", step === null ? UNKNOWN : `${count(heard)} of ${count(expected)}`, step === null ? "" : duration(seconds)],
-    ["Last closed", `step ${count(close?.step)}`, `heard ${count(close?.heard)}${missing}${late}`],
+    ["Received", step === null ? UNKNOWN : `${count(received)} of ${count(expected)}`, step === null ? "" : duration(seconds)],
+    ["Last closed", `step ${count(close?.step)}`, `received ${count(close?.received)}${missing}${late}`],
     ["It took", duration(close?.waited_seconds), close?.reason ?? ""],
   ];
 }

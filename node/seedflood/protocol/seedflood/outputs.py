@@ -15,15 +15,15 @@ from seedflood.protocol.seedflood.bundles import Bundle, Update, UpdateValue, pa
 from seedflood.protocol.seedflood.messages import ClosedEpoch, ReplicaDigest
 from seedflood.protocol.swarm import outputs as swarm
 
-CloseReason = Literal["all heard", "bound", "no waiting"]
+CloseReason = Literal["all received", "bound", "no waiting"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedWindow:
     """A window has closed: its updates are to be applied, each for the first and only time.
 
-    steps: (first, last) of the window. late: how many of `updates` come from windows that had closed before. heard: of
-    how many origins it has updates. missing: the origins that were expected, and of which it has none. reason: "no
+    steps: (first, last) of the window. late: how many of `updates` come from windows that had closed before. received:
+    of how many origins it has updates. missing: the origins that were expected, and of which it has none. reason: "no
     waiting" if the others are far ahead, or if nothing closes and updates are applied outside of any window (`steps`
     are empty then). waited_seconds: since the window opened.
     """
@@ -31,7 +31,7 @@ class ClosedWindow:
     steps: tuple[int, int]
     updates: tuple[Update, ...]
     late: int
-    heard: int
+    received: int
     missing: tuple[OriginId, ...]
     reason: CloseReason
     waited_seconds: float

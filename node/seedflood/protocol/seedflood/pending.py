@@ -83,7 +83,7 @@ class Pending:
             steps=(window.first, window.last),
             updates=updates,
             late=sum(update.step < window.first for update in updates),
-            heard=len({update.origin for update in updates if update.step >= window.first}),
+            received=len({update.origin for update in updates if update.step >= window.first}),
             missing=tuple(window.waiting),
             reason=reason,
             waited_seconds=now - window.opened_at,
@@ -134,7 +134,7 @@ def describe_closing(closed: ClosedWindow, presence: Presence, *, is_news: bool)
     facts: dict[str, object] = {
         "step": closed.steps[1],
         "reason": closed.reason,
-        "heard": closed.heard,
+        "received": closed.received,
         "missing": sorted(map(name, closed.missing)),
         "silent": sorted(map(name, presence.liveness.suspects)),
         "late": closed.late,

@@ -135,7 +135,7 @@ class OpenWindows:
         if self.is_waiting_for_joins(window, now):
             return None
         if not window.waiting:
-            return "all heard"
+            return "all received"
         return "bound" if now >= self._closes_at(window) else None
 
     def wake_at(self) -> float:

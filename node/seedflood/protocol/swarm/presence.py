@@ -164,7 +164,7 @@ class Presence:
     def seen(self, origin: OriginId, last_step: int, now: float) -> None:
         """Something new of the origin has come."""
         if self.liveness.seen(origin, now):
-            self._outbox.log("member heard again", member=self.membership.name(origin), step=last_step)
+            self._outbox.log("member is back", member=self.membership.name(origin), step=last_step)
 
     def look_around(self, now: float) -> None:
         """Once per comparison period: suspects who has fallen silent, and states our neighbours again if they have

@@ -193,8 +193,8 @@ class UpdateDecoder:
             value_F = scaled(signs[origin] * sizes_of(compression, exponent_K), factor)
             sum_E[: len(value_F)] += torch.from_numpy(value_F)
         # Bits of a group whose size is zero mean nothing.
-        heard = [signs[origin] * (sizes_of(compression, exponents[origin]) > 0) for origin in origins]
-        return reputations.after(origins, numpy.stack([one_F[: compression.dense] for one_F in heard]))
+        sent = [signs[origin] * (sizes_of(compression, exponents[origin]) > 0) for origin in origins]
+        return reputations.after(origins, numpy.stack([one_F[: compression.dense] for one_F in sent]))
 
     def promise(self, update: Update, step_F: Integers) -> float:
         """What a step takes from the loss of an origin, to first order, by the gradient that it sent: computed

@@ -107,9 +107,9 @@ class Reputations:
             others = [one for name, one in zip(origins, cosine_I, strict=True) if name != origin and name in counting]
             agreements[origin] = (median_low(others) + median_high(others)) // 2  # an integer, so the same everywhere
         square = sum(agreements[origin] ** 2 for origin in counting) // len(counting)
-        heard = {origin: self.of(origin).after(agreements[origin], square) for origin in origins}
-        middle = median(heard[origin].score for origin in counting)
-        judged = {origin: one.judged(middle) for origin, one in heard.items()}
+        known = {origin: self.of(origin).after(agreements[origin], square) for origin in origins}
+        middle = median(known[origin].score for origin in counting)
+        judged = {origin: one.judged(middle) for origin, one in known.items()}
         return Reputations({**self.by_origin, **judged})
 
     def finds_early(self, before: "Reputations") -> bool:
