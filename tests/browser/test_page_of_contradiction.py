@@ -54,7 +54,7 @@ def test_who_contradicts_is_marked_and_named_in_plain_words(strange, page):
         "eve": ("contradicting", "-3.1"),
         "mallory": ("contradicting", "-2.2"),
     }
-    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Reputation", "Heard", "Behind"]
+    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Reputation", "Received", "Behind"]
     assert page.text("hosts-text").startswith("6 hosts: this node, 2 contradicting, 1 linked, 2 by relay.")
     assert (page.text("state"), page.facts("figures")["Hosts alive"]) == ("ready", "6 of 6")
 
@@ -80,7 +80,7 @@ def test_where_hosts_are_not_compared_nothing_is_said_of_it(strange, page):
     show(strange, {})
     page.open(strange.address)
     page.wait_for("state", "ready")
-    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Heard", "Behind"]
+    assert page.read(READ_COLUMNS) == ["Host", "Condition", "Received", "Behind"]
     assert page.sentences("wrong") == []
     assert "Reputation" not in page.text("hosts-text")
 
