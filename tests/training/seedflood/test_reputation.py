@@ -158,6 +158,11 @@ def test_a_size_counts_at_most_as_twice_the_median_or_a_quarter_if_its_host_does
     assert reputations.bounds([2], numpy.array([[0, 1]])).tolist() == [[0, 0]]
 
 
+def test_one_of_four_does_not_raise_the_median():
+    exponent_IK = numpy.array([[5], [7], [8], [33]])
+    assert Reputations().bounds([0, 1, 2, 3], exponent_IK).tolist() == [[5], [7], [8], [8]]
+
+
 @settings(max_examples=30, deadline=None)
 @given(order=st.permutations(range(5)), seed=st.integers(0, 1000))
 def test_the_order_in_which_updates_come_changes_nothing(order, seed):
