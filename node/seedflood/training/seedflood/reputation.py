@@ -121,9 +121,8 @@ class Reputations:
 
     def bounds(self, origins: Sequence[OriginId], exponent_IK: NDArray[Any]) -> NDArray[Any]:
         """(I, K): exponents as they count. origins: those who count, of whom there is one at least."""
-        median_K = numpy.sort(exponent_IK, axis=0)[
-            (len(origins) - 1) // 2
-        ]  # of two the lower one: liars send large sizes
+        lower = (len(origins) - 1) // 2  # of two in the middle: liars send large sizes
+        median_K = numpy.sort(exponent_IK, axis=0)[lower]
         slack_I = numpy.array([self.of(origin).slack for origin in origins], exponent_IK.dtype)
         bounded_IK: NDArray[Any] = numpy.minimum(exponent_IK, numpy.maximum(median_K + slack_I[:, None], 0))
         return bounded_IK
