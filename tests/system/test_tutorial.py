@@ -1,16 +1,16 @@
 """docs/tutorial.md, followed to the letter by two network namespaces.
 
-Three things differ from what a reader does: `make setup` is not repeated, `scp` copies to the other folder of this
-machine, and bob is killed where the page says that its lid is closed.
+Four things differ from what a reader does: `make setup` is not repeated, commands are forked (`forks`), `scp` copies to
+the other folder of this machine, and bob is killed where the page says that its lid is closed.
 """
 
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forks import programs
 from ledgers import check_replays, finish
 from networks import PORT, Network, inside
 from processes import Host, Hosts
@@ -35,7 +35,8 @@ class Place:
 
     def __init__(self, folder: Path, space: str) -> None:
         folder.mkdir()
-        (folder / ".venv").symlink_to(sys.prefix)
+        (folder / ".venv").mkdir()
+        (folder / ".venv" / "bin").symlink_to(programs())
         self.folder = folder
         self.space = space
 
