@@ -1,7 +1,8 @@
 """docs/tutorial.md, followed to the letter by two network namespaces.
 
-Four things differ from what a reader does: `make setup` is not repeated, commands are forked (`forks`), `scp` copies to
-the other folder of this machine, and bob is killed where the page says that its lid is closed.
+Five things differ from what a reader does: `make setup` is not repeated, commands are forked (`forks`), `scp` copies to
+the other folder of this machine, the two train for fewer steps, and bob is killed where the page says that its lid is
+closed.
 """
 
 import os
@@ -14,6 +15,7 @@ from forks import programs
 from ledgers import check_replays, finish
 from networks import PORT, Network, inside
 from processes import Host, Hosts
+from recipe import STEPS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -67,7 +69,8 @@ def places(network: Network, tmp_path: Path) -> tuple[Place, Place]:
     return Place(tmp_path / "ada", space), Place(tmp_path / "bob", other)
 
 
-def test_the_tutorial_does_what_it_says(places: tuple[Place, Place], hosts: Hosts):
+def test_the_tutorial_does_what_it_says(places: tuple[Place, Place], hosts: Hosts, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(STEPS, "120")
     ada, bob = places
     blocks = steps()
     rows, other_rows = blocks["2. Rows"]
