@@ -73,7 +73,13 @@ class Server:
         connection, _ = self._listener.accept()
         connection.setblocking(True)
         header, files, _, _ = socket.recv_fds(connection, NUMBER.size, FILES_MAX, socket.MSG_CMSG_CLOEXEC)
-        request = json.loads(connection.recv(NUMBER.unpack(header)[0], socket.MSG_WAITALL))
+        size = NUMBER.unpack(header)[0] if header else 0
+        data = connection.recv(size, socket.MSG_WAITALL)
+        if not header or len(data) < size:  # who asked was killed meanwhile
+            for file in (connection.detach(), *files):
+                os.close(file)
+            return None
+        request = json.loads(data)
         if (pid := os.fork()) == 0:
             for one in (self._selector, connection, *self._asked.values(), *self._sockets):
                 one.close()
