@@ -4,10 +4,10 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forks import programs
 
 from seedflood.errors import ExitCode
 
@@ -36,10 +36,9 @@ class Cluster:
         self.run = folder / "run"
         tools = folder / "bin"
         tools.mkdir()
-        scripts = {"scontrol": SCONTROL, "srun": SRUN}
-        for name, main in (("seedflood", "main"), ("seedflood-node", "node_main")):
-            scripts[name] = f"#!{sys.executable}\nfrom seedflood.cli import {main}\n{main}()\n"
-        for name, text in scripts.items():
+        for name in ("seedflood", "seedflood-node"):
+            (tools / name).symlink_to(programs() / name)
+        for name, text in {"scontrol": SCONTROL, "srun": SRUN}.items():
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
         with socket.socket() as probe:

@@ -1,9 +1,11 @@
 """The notebook of examples/, run by a real kernel: an event loop runs in it already."""
 
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+from forks import programs
 from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -15,7 +17,8 @@ pytestmark = [
 ]
 
 
-def test_the_notebook_runs_from_its_first_cell_to_its_last():
+def test_the_notebook_runs_from_its_first_cell_to_its_last(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "executable", str(programs() / "python"))  # of which Jupyter makes its kernel
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(EXAMPLES)}}).execute()
     *_, learning, ended = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -2,12 +2,12 @@
 
 import asyncio
 import subprocess
-import sys
 import threading
 
 import pytest
 import structlog
 import torch
+from forks import programs
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
@@ -221,7 +221,7 @@ def test_a_running_event_loop_as_in_a_notebook_does_not_matter(join, model, batc
 
 
 def test_the_daemon_alone_says_what_is_missing(write):
-    command = [sys.executable, "-m", "seedflood", "--peers", str(write())]
+    command = [programs() / "seedflood-node", "--peers", str(write())]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 78
     assert "seedflood.join" in done.stderr

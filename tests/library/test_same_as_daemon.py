@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forks import programs
 from torch.nn import functional
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
@@ -56,7 +56,7 @@ def write_host(home: Path, name: str, **keys: object) -> Path:
 
 def daemon(peers: Path) -> str:
     """Runs it to its end. Returns the digest."""
-    command = [sys.executable, "-m", "seedflood", "--peers", str(peers)]
+    command = [programs() / "seedflood-node", "--peers", str(peers)]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return str(json.loads((peers.parent / "state" / "result.json").read_text())["result"]["digest"])

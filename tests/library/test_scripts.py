@@ -4,11 +4,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forks import programs
 
 from seedflood.cluster.ports import reserve_ports
 from seedflood.config import RunSettings, spell
@@ -16,6 +16,9 @@ from seedflood.config import RunSettings, spell
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+TRL = ("datasets", "trl.trainer.sft_trainer", "trl.trainer.dpo_trainer", "trl.trainer.grpo_trainer")
+"""What its scripts import."""
 
 LOOP = """
 import signal
@@ -55,7 +58,7 @@ class Script:
     def __init__(self, peers: Path, fails_at: int = -1, holds_at: int = -1, program: str = LOOP) -> None:
         self.said: list[str] = []
         self.log = peers.with_name("log")
-        command = [sys.executable, "-c", program, str(peers), str(fails_at), str(holds_at)]
+        command = [str(programs() / "python"), "-c", program, str(peers), str(fails_at), str(holds_at)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
@@ -85,7 +88,10 @@ class Script:
     def kill(self) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        if self.process.stdout.closed:
+            return
         self.process.kill()
+        self.process.stdout.read()  # it has ended when nobody can write there
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
@@ -236,8 +242,10 @@ def test_a_script_that_is_told_to_end_says_goodbye(hosts: Hosts, number: signal.
 
 @pytest.mark.parametrize("name", ["own_loop.py", "trl_sft.py", "trl_dpo.py", "trl_grpo.py"])
 def test_the_scripts_of_the_examples_end_with_one_digest(name: str):
-    command = [sys.executable, str(EXAMPLES / "on_two.py"), str(EXAMPLES / name), "12"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    python = programs(*(TRL if name.startswith("trl") else ())) / "python"
+    command = [python, str(EXAMPLES / "on_two.py"), str(EXAMPLES / name), "12"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     digests = re.findall(r"digest (\w{64})", done.stdout)
     assert len(digests) == 2

@@ -1,34 +1,69 @@
-"""Nodes and commands forked from a process that has imported PyTorch and transformers already: a start takes some
-seconds of a core less.
+"""Nodes, commands and scripts that are forked from a process that has imported PyTorch and transformers already
+(`fork_server`): a start takes ten seconds of a core less.
 
 To a test such a process is one like any other: it has an id, signals, an exit code, outputs, a folder and an
-environment of its own. What it shares with the others is how Python salts hashes, and it ends without taking the
-interpreter apart. So some tests start nodes as operators do: those of the README's recipe and of `seedflood local`.
+environment of its own. What it shares with the others is how Python salts hashes and what it read from the environment
+when modules were imported; and a command ends without taking the interpreter apart. So some tests start nodes as
+operators do: those of the README's recipe, and those in strange environments.
 """
 
-import multiprocessing
+import atexit
 import os
+import select
+import shutil
 import signal
+import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from subprocess import CompletedProcess
 from threading import Thread
 
-from networks import enter
+import fork_client
+import fork_server
 
-PRELOADED = [
+PRELOADED = (
     "seedflood.cli.commands",
     "seedflood.host.process",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",
     "transformers.models.opt.modeling_opt",
-]
-"""Imports only: nothing of it starts a thread, and a process that has threads must not be forked. A fork server passes
-over what it cannot import, so every node looks whether all of it is there."""
+)
+PROGRAMS = ("python", "seedflood", "seedflood-node")
+
+
+@cache
+def programs(*more: str) -> Path:
+    """A folder with these programs. What they run is forked, and so is what that starts by `sys.executable`. more:
+    modules that are imported besides. The processes end with that of the tests."""
+    assert os.environ["OMP_NUM_THREADS"] == "1", "else libraries start threads when they are imported"
+    python = str(programs() / "python") if more else sys.executable
+    home = Path(tempfile.mkdtemp(prefix="seedflood-forks-"))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(home / fork_client.SOCKET))
+    listener.listen(64)
+    server = subprocess.Popen(
+        [python, fork_server.__file__, str(listener.fileno()), *PRELOADED, *more],
+        stdin=subprocess.PIPE,
+        pass_fds=[listener.fileno()],
+    )
+    listener.close()
+    client = Path(fork_client.__file__).read_text()
+    for name in PROGRAMS:
+        (home / name).write_text(f"#!{sys.executable} -IS\n{client}")
+        (home / name).chmod(0o755)
+
+    def end() -> None:
+        assert server.stdin is not None
+        server.stdin.close()
+        server.wait()
+        shutil.rmtree(home)
+
+    atexit.register(end)
+    return home
 
 
 class ForkedNode:
@@ -43,27 +78,31 @@ class ForkedNode:
         program: str = "seedflood-node",
     ) -> None:
         """space: a network namespace. program: or "seedflood"."""
-        (out, out_end), (err, err_end) = multiprocessing.Pipe(duplex=False), multiprocessing.Pipe(duplex=False)
-        arguments = ([program, *words], folder, dict(environment), space, out_end, err_end)
-        self._process = _context().Process(target=_live, args=arguments, daemon=True)
-        self._process.start()
-        for end in (out_end, err_end):
-            end.close()
-        self.stdout, self.stderr = (os.fdopen(_take(end), "rb") for end in (out, err))
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        spaces = [os.open(Path("/run/netns") / space, os.O_RDONLY)] if space else []
+        files = {0: nothing, 1: out_end, 2: err_end}
+        self._connection, self.pid = fork_client.ask(
+            str(programs()), [program, *words], str(folder.absolute()), environment, files, spaces
+        )
+        self._code: int | None = None
+        for file in (*files.values(), *spaces):
+            os.close(file)
+        self.stdout, self.stderr = os.fdopen(out, "rb"), os.fdopen(err, "rb")
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        return self._wait(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        code = self._process.exitcode
+        code = self._wait(timeout)
         assert code is not None, f"it has not ended within {timeout} s"
         return code
+
+    def _wait(self, timeout: float | None) -> int | None:
+        if self._code is None and select.select([self._connection], [], [], timeout)[0]:
+            self._code = fork_client.receive(self._connection)
+            self._connection.close()
+        return self._code
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
@@ -89,40 +128,3 @@ def run_command(*words: object, **environment: str) -> "CompletedProcess[str]":
     for reader in readers:
         reader.join()
     return CompletedProcess(told, command.wait(), said["stdout"], said["stderr"])
-
-
-@cache
-def _context() -> ForkServerContext:
-    """Its process is started with the first node, and ends with that of the tests."""
-    assert os.environ["OMP_NUM_THREADS"] == "1", "else libraries start threads when they are imported"
-    made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(PRELOADED)
-    return made
-
-
-def _take(end: Connection) -> int:
-    number = os.dup(end.fileno())
-    end.close()
-    return number
-
-
-def _live(
-    words: list[str], folder: Path, environment: dict[str, str], space: str, out: Connection, err: Connection
-) -> None:
-    for end, number in ((out, sys.__stdout__), (err, sys.__stderr__)):
-        assert number is not None
-        os.dup2(end.fileno(), number.fileno())
-        end.close()
-    # A stream remembers of what kind its file was when it was opened.
-    sys.stdout, sys.stderr = (open(number, "w", closefd=False, buffering=1) for number in (1, 2))  # noqa: SIM115
-    assert sys.modules.keys() >= set(PRELOADED), f"not there: {set(PRELOADED) - sys.modules.keys()}"
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    if space:
-        enter(space)
-    sys.argv = words
-
-    from seedflood.cli import main, node_main
-
-    {"seedflood": main, "seedflood-node": node_main}[words[0]]()

@@ -5,10 +5,10 @@ import json
 import resource
 import signal
 import socket
-import sys
 from contextlib import ExitStack, closing, suppress
 
 import pytest
+from forks import programs
 
 from seedflood.embedded import grammar
 from seedflood.errors import ExitCode
@@ -34,7 +34,7 @@ def narrow(host, files):
         "from seedflood import cli\n"
         "cli.node_main()\n"
     )
-    host.command = (sys.executable, "-c", program, "--peers", str(host.folder / "peers.toml"))
+    host.command = (str(programs() / "python"), "-c", program, "--peers", str(host.folder / "peers.toml"))
     return host
 
 

@@ -26,12 +26,12 @@ PART_BYTES = 1 << 20
 
 
 def test_a_late_comer_is_ready_soon_after_its_first_link(hosts: Hosts):
-    steps = 450
-    run = {"steps": steps, "window": "bounded", "refresh_period": 50, "clients": 4}
+    steps = 250
+    run = {"steps": steps, "window": "bounded", "refresh_period": 25, "clients": 4}
     made = hosts.make(4, ring(4), run, {"patience_seconds": 1.0})
     for host in made[:3]:
         host.start()
-    made[0].wait_for("progress", step=110)  # two epochs are over
+    made[0].wait_for("progress", step=60)  # two epochs are over
     late = made[3].start()
     agreed = late.wait_for("replica agrees")
     late.wait_for("ready")

@@ -3,23 +3,21 @@
 import json
 import resource
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forks import programs
 
 from seedflood.errors import ExitCode
 
 pytestmark = pytest.mark.system
-
-SEEDFLOOD = [sys.executable, "-c", "from seedflood.cli import main; main()"]
 
 FILE_BYTES_MAX = 420_000
 """Of the process: less than the weights of the embedded model take, and more than any other file."""
 
 
 def local(home, *words, file_bytes_max=resource.RLIM_INFINITY):
-    command = [*SEEDFLOOD, "local", "--nodes", "2", "--steps", "4", *map(str, words)]
+    command = [programs() / "seedflood", "local", "--nodes", "2", "--steps", "4", *map(str, words)]
     return subprocess.run(
         command,
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(home), "HF_HUB_OFFLINE": "1", "HOME": str(home)},
@@ -42,7 +40,7 @@ def test_a_run_whose_export_fails_at_its_end_is_kept_and_exported_by_the_command
     other = json.loads((home / "node-2/state/result.json").read_text())["result"]
     assert (result["steps"], result["digest"]) == (4, other["digest"])
     told = sentence.rpartition(" export ")[2].replace("FOLDER", str(tmp_path / "out")).split()
-    made = subprocess.run([*SEEDFLOOD, "export", *told], capture_output=True, text=True, check=False)
+    made = subprocess.run([programs() / "seedflood", "export", *told], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
     assert result["digest"] in (tmp_path / "out/README.md").read_text()
 

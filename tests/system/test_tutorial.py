@@ -1,19 +1,21 @@
 """docs/tutorial.md, followed to the letter by two network namespaces.
 
-Three things differ from what a reader does: `make setup` is not repeated, `scp` copies to the other folder of this
-machine, and bob is killed where the page says that its lid is closed.
+Five things differ from what a reader does: `make setup` is not repeated, commands are forked (`forks`), `scp` copies to
+the other folder of this machine, the two train for fewer steps, and bob is killed where the page says that its lid is
+closed.
 """
 
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forks import programs
 from ledgers import check_replays, finish
 from networks import PORT, Network, inside
 from processes import Host, Hosts
+from recipe import STEPS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -35,7 +37,8 @@ class Place:
 
     def __init__(self, folder: Path, space: str) -> None:
         folder.mkdir()
-        (folder / ".venv").symlink_to(sys.prefix)
+        (folder / ".venv").mkdir()
+        (folder / ".venv" / "bin").symlink_to(programs())
         self.folder = folder
         self.space = space
 
@@ -66,7 +69,8 @@ def places(network: Network, tmp_path: Path) -> tuple[Place, Place]:
     return Place(tmp_path / "ada", space), Place(tmp_path / "bob", other)
 
 
-def test_the_tutorial_does_what_it_says(places: tuple[Place, Place], hosts: Hosts):
+def test_the_tutorial_does_what_it_says(places: tuple[Place, Place], hosts: Hosts, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(STEPS, "120")
     ada, bob = places
     blocks = steps()
     rows, other_rows = blocks["2. Rows"]

@@ -6,11 +6,11 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
+from forks import programs
 
 from seedflood.embedded import grammar
 from seedflood.errors import ExitCode
@@ -34,9 +34,9 @@ class Unread:
             os.write(self.reader, XOFF)
         else:
             fill(output)
-        program = f"from seedflood import cli; cli.{'main' if words[0] == 'local' else 'node_main'}()"
+        program = programs() / ("seedflood" if words[0] == "local" else "seedflood-node")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, words)],
+            [program, *map(str, words)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
