@@ -188,7 +188,8 @@ def _python(words: list[str]) -> Callable[[], None]:
 def main() -> Callable[[], None] | None:
     listener = socket.socket(fileno=int(sys.argv[1]))
     listener.set_inheritable(False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    for number in PASSED_ON:  # what ends the tests ends their other end of stdin
+        signal.signal(number, signal.SIG_IGN)
     gc.disable()
     for name in sys.argv[2:]:
         importlib.import_module(name)
