@@ -16,7 +16,7 @@ from seedflood.training.seedflood.compression import (
     quantise,
     sizes_of,
 )
-from seedflood.training.seedflood.reputation import AGREES, EARLY, FEWEST, MEMORY, TRUST_MAX, Reputation, Reputations
+from seedflood.training.seedflood.reputation import AGREES, FEWEST, MEMORY, TRUST_MAX, Reputation, Reputations
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
 
@@ -121,16 +121,6 @@ def test_who_was_honest_for_long_does_not_lie_for_long(honest):
     assert reputations.counting(range(4)) == [0, 1, 2]
 
 
-def test_only_a_new_verdict_in_the_first_steps_is_early():
-    four, more = (Reputation(steps, 1000, 1000) for steps in (FEWEST, EARLY + 1))
-    agrees, found = Reputations({1: four}), Reputations({1: four._replace(contradicts=True)})
-    assert found.finds_early(agrees)
-    assert found.finds_early(Reputations())
-    assert not found.finds_early(found)
-    assert not agrees.finds_early(found)
-    assert not Reputations({1: more._replace(contradicts=True)}).finds_early(Reputations({1: more}))
-
-
 def test_where_half_contradict_all_count():
     one_F = np_rng(3).normal(size=SIZE)
     told_IF = numpy.stack([one_F, one_F, -one_F, -one_F])
@@ -178,8 +168,8 @@ def test_the_order_in_which_updates_come_changes_nothing(order, seed):
 STEPS = 30
 
 
-def a_replica(**settings):
-    return tiny_replica(estimate="gradient", learning_rate=1e-3, steps=STEPS + 6, clients=4, **settings)
+def a_replica():
+    return tiny_replica(estimate="gradient", learning_rate=1e-3, steps=STEPS + 6, clients=4)
 
 
 def told_by_four(replica, *, liar=None):
@@ -271,32 +261,6 @@ def test_signs_that_are_turned_do_not_stop_what_the_others_learn():
     beside = replica_after(told_by_four(replica, liar=lambda value_F: -256 * value_F))
     one, other = (torch.cat([replica.change(index).flatten() for index in range(3)]) for replica in (without, beside))
     assert float(one @ other / one.norm() / other.norm()) > 0.6
-
-
-def found_at(replica, updates):
-    """Applies the updates of each step, until a host is found to contradict. The step."""
-    for step in range(STEPS):
-        replica.apply([update for update in updates if update.step == step])
-        if any(one.contradicts for one in replica.reputations.by_origin.values()):
-            return step
-    raise AssertionError("nobody is found")
-
-
-def test_an_epoch_begins_again_without_a_liar_that_is_found_in_its_first_steps():
-    replica, other = a_replica(refresh_period=STEPS + 6), a_replica(refresh_period=STEPS + 6)
-    updates = told_by_four(replica, liar=lambda value_F: -256 * value_F)
-    step = found_at(replica, updates)
-    assert all(not replica.change(index).any() for index in range(3))
-    later = [update for update in updates if step < update.step < step + FEWEST]
-    replica.apply(later)
-    other.apply([update for update in later if update.origin < 3])
-    assert replica.digest() == other.digest()
-
-
-def test_a_short_epoch_does_not_begin_again():
-    replica = a_replica(refresh_period=12)
-    found_at(replica, told_by_four(replica, liar=lambda value_F: -256 * value_F))
-    assert all(replica.change(index).any() for index in range(3))
 
 
 def test_what_is_told_is_its_signs_times_its_sizes_and_may_have_others():

@@ -14,7 +14,6 @@ from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy
 import torch
 from pydantic import Base64Bytes, TypeAdapter
 from torch import Tensor
@@ -45,9 +44,6 @@ from seedflood.training.seedflood.subspace import Subspace
 KEPT_EPOCHS = 2
 """How many epochs have their updates in memory: the open one, and one for which something may come late. Others are put
 aside, since a journal may give everything of one origin before it gives the next one."""
-
-BEGINNING_PART = 4
-"""An epoch may begin again, without those who contradict, in this part of its steps."""
 
 
 def make_aggregation(
@@ -244,12 +240,8 @@ class Stepwise:
         """held_E: a sum that has taken the place of the steps, or zeros."""
         held_F, is_sum = held_E[: self._size].numpy(), bool(held_E.any())
         before = Past.read(held_E[self._size :].tolist()) if is_sum else past
-        point = self._start(held_F, before.halvings, before)._replace(is_over=is_sum)
+        point = _Point(begin(held_F), Control(held_F, before.halvings, voters=self._voters), before, is_sum)
         return _Steps(None if is_sum else past, point, epoch * self._refresh_period)
-
-    def _start(self, increment_F: Integers, halvings: int, past: Past) -> _Point:
-        """An epoch that begins with these increments."""
-        return _Point(begin(increment_F), Control(increment_F, halvings, voters=self._voters), past)
 
     def _is_closed(self, steps: _Steps) -> bool:
         """Beside a sum nothing counts that an optimiser would make a step of: it would be the step of one host, which
@@ -281,10 +273,6 @@ class Stepwise:
         control = control.observe({update.origin: update.loss for update in updates}, state.increment_F)
         factor = max(1, self._factor(step) >> control.halvings)
         moved, following = self._move(state, epoch, updates, factor, reputations)
-        if self._is_beginning(step) and following.finds_early(reputations):
-            return self._start(numpy.zeros_like(state.increment_F), control.halvings, past)._replace(
-                reputations=following
-            )
         if step < self._turn:
             control = control.promise(self._promised(updates, moved.increment_F - state.increment_F))
         is_turn_over = (step + 1) % self._turn == 0
@@ -296,10 +284,6 @@ class Stepwise:
         if not is_over and self._alone(step) is not None:
             past, is_over = past.after(epoch, control, self._stop_epochs), True
         return _Point(moved if back_F is None else begin(back_F), control, past, is_over, following)
-
-    def _is_beginning(self, step: int) -> bool:
-        """May the steps up to this one be taken back? Short epochs would lose too much."""
-        return step % self._refresh_period < self._refresh_period // BEGINNING_PART
 
     def _promised(self, updates: Sequence[Update], step_F: Integers) -> dict[OriginId, int]:
         """How often the rate has to be halved before this step, for each origin."""

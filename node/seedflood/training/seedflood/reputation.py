@@ -39,9 +39,6 @@ AGREES, CONTRADICTS = 0.5, -1.0
 TRUST_MAX = Fraction(3, 2)
 """The highest score. A host that was honest for long does not lie for long either, before it is found."""
 
-EARLY = 2 * FEWEST
-"""So many steps of a host at most may be taken back, when the first hosts are found to contradict (`finds_early`)."""
-
 CHUNK = 1 << 20
 """Coefficients that are multiplied at a time. Sums of so many ones are exact in float32."""
 
@@ -111,13 +108,6 @@ class Reputations:
         middle = median(known[origin].score for origin in counting)
         judged = {origin: one.judged(middle) for origin, one in known.items()}
         return Reputations({**self.by_origin, **judged})
-
-    def finds_early(self, before: "Reputations") -> bool:
-        """Does a host contradict that did not one step before, in the first steps of an epoch? In these it counted."""
-        is_early = all(one.steps <= EARLY for one in self.by_origin.values())
-        return is_early and any(
-            one.contradicts and not before.of(origin).contradicts for origin, one in self.by_origin.items()
-        )
 
     def bounds(self, origins: Sequence[OriginId], exponent_IK: NDArray[Any]) -> NDArray[Any]:
         """(I, K): exponents as they count. origins: those who count, of whom there is one at least."""
