@@ -153,6 +153,12 @@ def test_one_of_four_does_not_raise_the_median():
     assert Reputations().bounds([0, 1, 2, 3], exponent_IK).tolist() == [[5], [7], [8], [8]]
 
 
+def test_of_two_that_count_neither_silences_the_other():
+    """A host whose loss was not finite sends zeros."""
+    exponent_IK = numpy.array([[0], [7]])
+    assert Reputations().bounds([0, 1], exponent_IK).tolist() == [[0], [7]]
+
+
 @settings(max_examples=30, deadline=None)
 @given(order=st.permutations(range(5)), seed=st.integers(0, 1000))
 def test_the_order_in_which_updates_come_changes_nothing(order, seed):

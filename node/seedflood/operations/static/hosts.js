@@ -133,7 +133,7 @@ function showMembers(members, hasReputations, hasUpdates) {
     { word: "Condition", look: "condition", tell: ({ condition }) => CONDITIONS[condition].word },
   ];
   if (hasReputations) columns.push({ word: "Reputation", look: "number", tell: (one) => decimal(one.reputation, 1) });
-  if (hasUpdates) columns.push({ word: "Received", look: "number minor", tell: ({ step }) => count(step) });
+  if (hasUpdates) columns.push({ word: "Received to", look: "number minor", tell: ({ step }) => count(step) });
   if (hasUpdates) columns.push({ word: "Behind", look: "number", tell: ({ lag_steps: lag }) => count(lag) });
   showTable("members", columns, shown, {
     key: ({ origin }) => origin,

@@ -182,7 +182,7 @@ class Stepwise:
         first = min((update.step for update in updates), default=steps.settled_before)
         at, point = steps.mark_before(first)
         values = _with(steps.updates, updates)
-        later = {step: ours for step, ours in values.items() if step >= at}
+        later = {step: sent for step, sent in values.items() if step >= at}
         return self._go(point, epoch, later).numbers(len(held_E))
 
     def _compute(self, epoch: int, steps: _Steps, first: int) -> _Point:
@@ -328,7 +328,7 @@ class Stepwise:
             turn = range(before, before + self._turn)
         if over:
             at, point = steps.mark_before(before)
-            later = {step: ours for step, ours in over.items() if step >= at}
+            later = {step: sent for step, sent in over.items() if step >= at}
             steps.settled, steps.settled_before = self._go(point, epoch, later), before
             steps.marks = {step: mark for step, mark in steps.marks.items() if step > before}
         if before == (epoch + 1) * self._refresh_period:

@@ -111,8 +111,10 @@ class Reputations:
 
     def bounds(self, origins: Sequence[OriginId], exponent_IK: NDArray[Any]) -> NDArray[Any]:
         """(I, K): exponents as they count. origins: those who count, of whom there is one at least."""
-        lower = (len(origins) - 1) // 2  # of two in the middle: liars send large sizes
-        median_K = numpy.sort(exponent_IK, axis=0)[lower]
+        last = len(origins) - 1
+        # Of two in the middle the lower one, because liars send large sizes. But of two hosts nobody knows which lies.
+        middle = last // 2 if len(origins) >= HOSTS_MIN else last
+        median_K = numpy.sort(exponent_IK, axis=0)[middle]
         slack_I = numpy.array([self.of(origin).slack for origin in origins], exponent_IK.dtype)
         bounded_IK: NDArray[Any] = numpy.minimum(exponent_IK, numpy.maximum(median_K + slack_I[:, None], 0))
         return bounded_IK
