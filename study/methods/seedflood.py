@@ -15,10 +15,8 @@ from seedflood.identity import Identity
 from seedflood.protocol.seedflood.bundles import Updates, make_bundle
 from seedflood.training.causal import CausalModel
 from seedflood.training.loading import load_base
-from seedflood.training.seedflood.layers import attach
-from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.rehearsal import Rehearsal, Turn
-from seedflood.training.seedflood.trainer import Trainer
+from seedflood.training.seedflood.trainer import Trainer, make_replica
 from seedflood.transport.codec import encode
 from study.methods.clients import timed
 from study.methods.method import Cost, Method, Option, Order, Problem
@@ -41,8 +39,7 @@ class TwoSided(Method):
         options = {**self.settings, **problem.options}
         factor, hops = float(options.pop("times_default")), options.pop("hops", None)
         run = _with(problem.run, options)
-        shapes = [slot.slot.shape for slot in attach(load_base(run, problem.node).model)[1]]
-        default = default_learning_rate(run.seedflood, shapes)
+        default = make_replica(run, load_base(run, problem.node), problem.node).default_rate
         self._graph = problem.graph
         self._hops = int(hops or problem.graph.diameter)
         self.run = _with(run, {**options, "learning_rate": factor * default})

@@ -31,7 +31,7 @@ from seedflood.storage.tables import Meta
 if TYPE_CHECKING:
     from seedflood.storage.journal import Journal
 
-FORMAT_VERSION = 12
+FORMAT_VERSION = 13
 """Formats up to 6 were packed bytes; rows of this one are protobuf. Up to 8 no rows of tokens were sent."""
 
 PAGE_BYTES = 4096

@@ -30,10 +30,18 @@ def test_the_rate_of_a_step_does_not_depend_on_the_length_of_the_run(
 @pytest.mark.parametrize("rank", [1, 2, 8, 32, 128])
 def test_adam_takes_an_eighth_of_the_rate_at_four_times_the_rank(rank: int) -> None:
     settings = SeedfloodSettings(estimate="gradient", rank=rank)
-    ours = default_learning_rate(settings, SHAPES)
-    assert ours == pytest.approx(4 / (4 * rank**3) ** 0.5)
-    assert default_learning_rate(settings, SHAPES * 16) == ours / 4
-    assert default_learning_rate(settings, [(9 * m, *n) for m, *n in SHAPES]) == ours, "whatever the width"
+    ours = default_learning_rate(settings, SHAPES, [8, 8, 8])
+    assert ours == pytest.approx(1 / (4 * rank**3) ** 0.5)
+    assert default_learning_rate(settings, SHAPES * 16, [8] * 48) == ours / 4
+    assert default_learning_rate(settings, [(9 * m, *n) for m, *n in SHAPES], [8, 8, 8]) == ours, "whatever the width"
+
+
+def test_a_model_with_larger_weights_takes_longer_steps() -> None:
+    """SmolLM2's matrices have 4.5 times the norm of Gemma's. It learned too little at a rate that disregards that."""
+    settings = SeedfloodSettings(estimate="gradient")
+    ours = default_learning_rate(settings, SHAPES, [1.0, 2.0, 3.0])
+    assert default_learning_rate(settings, SHAPES, [4.0, 8.0, 12.0]) == 4 * ours
+    assert default_learning_rate(settings, SHAPES, [0.0, 0.0]) > 0, "weights that are all zeros can be trained"
 
 
 @pytest.mark.parametrize(("count", "least", "most"), [(117_184, 7e-4, 1.7e-3), (2_615_808, 2e-4, 3e-4)])

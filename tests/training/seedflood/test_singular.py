@@ -15,7 +15,7 @@ from seedflood.training.randomness import normal
 from seedflood.training.seedflood import singular
 from seedflood.training.seedflood.compression import quantise
 from seedflood.training.seedflood.replica import Replica
-from seedflood.training.seedflood.singular import singular_vectors
+from seedflood.training.seedflood.singular import frobenius_norm, singular_vectors
 
 KEY = 5
 COUNT = 3
@@ -128,3 +128,17 @@ def test_hosts_of_different_dtype_have_equal_bases_and_keep_them_when_weights_ar
         for other in others:
             assert torch.equal(one.u_MR, other.u_MR)
             assert one.v_NR is None or torch.equal(one.v_NR, other.v_NR)
+
+
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 700), scale=st.sampled_from([1e-6, 0.02, 1.0, 3e4]))
+@settings(max_examples=20, deadline=None)
+def test_the_norm_is_that_of_the_weight_and_the_same_however_its_squares_are_added(seed, rows, scale):
+    weight = normal(seed, rows * 400).view(rows, 400) * scale
+    norm = frobenius_norm(weight)
+    assert norm == pytest.approx(float(weight.double().norm()), rel=1e-4)
+    permuted = weight[torch.randperm(rows, generator=torch.Generator().manual_seed(seed))]
+    assert frobenius_norm(permuted) == norm
+
+
+def test_a_weight_of_zeros_has_no_norm():
+    assert frobenius_norm(torch.zeros(3, 4)) == 0.0

@@ -109,7 +109,7 @@ class Hello:
     member: Member
     members: tuple[Member, ...] = ()
     frontier: tuple[Held, ...] = ()
-    protocol_version: int = 9
+    protocol_version: int = 10
     roster: Roster | None = None
     form: bytes = b""
     clock: int = 0

@@ -20,6 +20,7 @@ import os
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 
 import torch
@@ -44,7 +45,7 @@ from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
 from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.reputation import Reputations
-from seedflood.training.seedflood.singular import fix_singular_columns
+from seedflood.training.seedflood.singular import fix_singular_columns, frobenius_norm
 from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.slots import find_alike
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
@@ -78,15 +79,18 @@ class Replica:
         """So many steps after an epoch all hosts hold what came late for it."""
         self.epsilon = EPSILON
         self.live, self.slots = attach(base.model)
-        shapes = [slot.slot.shape for slot in self.slots]
-        self.default_rate = default_learning_rate(settings, shapes, run.objective.task)
-        self.learning_rate = settings.learning_rate or self.default_rate
         slots, has_gradients = [slot.slot for slot in self.slots], settings.estimate == "gradient"
+        shapes = [slot.shape for slot in slots]
         left = past_size(run.clients) if settings.window == "strict" else 0
         self.subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=left, by_rows=has_gradients)
+        norms: list[float] = []
         if has_gradients:
             masters = [self._master(slot.slot.name, slot.parameter) for slot in self.slots]
             fix_singular_columns(self.subspace, settings.rank // 2, masters)
+            is_dense = [slot.is_matrix and not slot.has_tokens for slot in slots]
+            norms = [frobenius_norm(master) for master in compress(masters, is_dense)]
+        self.default_rate = default_learning_rate(settings, shapes, norms, run.objective.task)
+        self.learning_rate = settings.learning_rate or self.default_rate
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
         if quantize is not None:

@@ -9,6 +9,7 @@ Why half of the columns are drawn all the same: docs/explanation/learning.md.
 Shapes: M rows and N columns of a weight, K columns that are iterated, H that are kept, X either side.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -80,8 +81,13 @@ def singular_vectors(weight_MN: Tensor, count: int, key: int) -> tuple[Tensor, T
     return _lengthened(left_MK[:, found]), _lengthened(right_NK[:, found])
 
 
+def frobenius_norm(weight_MN: Tensor) -> float:
+    """The root of the sum of squares, after the weight is rounded to 15 bits: the same float on every host."""
+    return _Integers(weight_MN).norm()
+
+
 class _Integers:
-    """A weight as integers below 2^15. Their unit is left out: only directions matter."""
+    """A weight as integers below 2^15. Their unit is left out where only directions matter."""
 
     def __init__(self, weight_MN: Tensor) -> None:
         self._weight_MN = weight_MN.cpu()
@@ -90,6 +96,11 @@ class _Integers:
         assert numpy.isfinite(largest), "weights are finite"
         self._scale = 2.0 ** (WEIGHT_BITS - int(numpy.frexp(largest)[1]))
         self._rows = max(1, CHUNK_ELEMENTS // weight_MN.shape[1])
+
+    def norm(self) -> float:
+        """The Frobenius norm, in the unit of the weight."""
+        squares = sum(int(numpy.square(part_XN).sum()) for _, part_XN in self._parts())
+        return math.sqrt(squares) / self._scale
 
     def times(self, right_NK: Floats) -> Floats:
         """W X, with X rounded so that the product is exact."""
