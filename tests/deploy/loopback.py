@@ -1,5 +1,5 @@
-"""Hosts that files of deploy/ start, with the programs of this working tree. What would be a machine or a pod of its own
-is an address on loopback; all listen on the same port."""
+"""Hosts that files of deploy/ start, with the programs of this working tree. What would be a machine or a pod is an
+address on loopback; all listen on the same port."""
 
 import os
 import subprocess
