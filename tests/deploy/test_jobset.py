@@ -15,6 +15,7 @@ from ledgers import finish
 from loopback import REPOSITORY, Loopback
 from processes import Host
 
+from seedflood.config import load_settings
 from seedflood.errors import ExitCode
 
 FOLDER = REPOSITORY / "deploy" / "kubernetes" / "jobset"
@@ -99,6 +100,16 @@ def test_names_agree():
     assert door["selector"]["jobset.sigs.k8s.io/jobset-name"] == SET["metadata"]["name"]
     ports = {port["name"] for port in NODE["ports"]}
     assert {door["ports"][0]["targetPort"]} | {NODE["livenessProbe"]["httpGet"]["port"]} == ports
+
+
+def test_an_invited_host_dials_the_door(tmp_path: Path):
+    cluster = Loopback(tmp_path)
+    start, invite = recipe.as_a_jobset()
+    cluster.put(kubectl="#!/bin/sh\n")
+    apply, *rest = invite.replace("ADDRESS-OF-THE-DOOR", "door.example.org").splitlines()
+    made = cluster.run("bash", "-ec", "\n".join([start, apply, *(line for line in rest if "invite" not in line)]))
+    assert made.returncode == 0, made.stderr
+    assert load_settings(tmp_path / "run" / "newcomer.toml").peers[0].address == "door.example.org:7070"
 
 
 class Pods:
