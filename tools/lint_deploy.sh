@@ -39,9 +39,10 @@ if has promtool; then
 fi
 
 if has kubectl kubernetes-validate; then
-  # A copy, for the closed run's manifests hold what `init` makes.
+  # A copy, for the manifests of closed runs hold what `init` makes.
   cp -r deploy/kubernetes "$scratch"
   (cd "$scratch/kubernetes/closed" && seedflood init seedflood-0=localhost:7070 seedflood-{1,2} --out run >/dev/null)
+  (cd "$scratch/kubernetes/jobset" && seedflood init host0=localhost:7070 host{1,2} --out run >/dev/null)
   for folder in "$scratch"/kubernetes/*/; do
     manifests=$scratch/$(basename "$folder").yaml
     check kubectl kustomize "$folder" --output "$manifests"

@@ -56,6 +56,16 @@ def with_a_relay() -> list[str]:
     return _commands(_section(), "## Two laptops", 3)
 
 
+def as_a_jobset() -> list[str]:
+    """The commands that start a run on Kubernetes, and those that invite a host elsewhere."""
+    return _commands(_section(), "## As a JobSet", 2)
+
+
+def on_a_cloud() -> list[str]:
+    """The commands that start a run by SkyPilot, and those that invite a host elsewhere."""
+    return _commands(_section(), "## On machines of a cloud", 2)
+
+
 def _commands(text: str, heading: str, count: int) -> list[str]:
     """The blocks of commands of a page below a heading."""
     begin = text.index(heading)
