@@ -54,7 +54,7 @@ class SeedfloodSettings(AlgorithmSettings):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="Default: by estimate, rank and shapes of the model. Of gradients, how far a step moves a "
+        description="Default: by estimate, rank, shapes and weights of the model. Of gradients, how far a step moves a "
         "weight matrix along each coordinate that is sent (Frobenius norm).",
     )
     stop_after: int | None = Field(
