@@ -42,7 +42,7 @@ HOSTS, RANK = 2, 16
 LORA_RATES = {"dpo": (1e-3, 3e-3, 1e-2), "grpo": (3e-4, 1e-3, 3e-3)}
 STEPS = {"dpo": 50, "grpo": 100}
 RATE = 0.00167
-"""Of GRPO in a swarm: an eighth of the default."""
+"""Of GRPO in a swarm: a quarter of the default."""
 
 RUN_KEYS: dict[str, dict[str, Any]] = {"dpo": {}, "grpo": {"learning_rate": RATE}}
 """Of `[run]`, by kind: what docs/how-to/library.md says to set."""

@@ -26,7 +26,7 @@ def praise(completions, **_):
     return [float("good" in one or "great" in one) for one in completions]
 
 
-# An eighth of the default rate, which is for losses that say what is right.
+# Far below the default rate, which is for losses that say what is right.
 rate = {"run": {"seedflood": {"learning_rate": 2e-3}}}
 
 with seedflood.join(model, peers, rate) as swarm:

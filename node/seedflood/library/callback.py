@@ -7,7 +7,6 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from seedflood.errors import ConfigError
 from seedflood.library.rows import WORKERS
-from seedflood.training.seedflood.rates import REWARD_PART
 
 if TYPE_CHECKING:
     from seedflood.library.participant import Participant
@@ -54,7 +53,7 @@ class Callback(TrainerCallback):
             # Of GRPO and the like. The run cannot know it from its task.
             raise ConfigError(
                 "a trainer that learns by reward needs a lower rate than the default: set learning_rate in "
-                f"[run.seedflood] on all hosts, such as {self._swarm.learning_rate * REWARD_PART:.1g}."
+                f"[run.seedflood] on all hosts, such as {self._swarm.reward_rate:.1g}."
             )
         self._trainer = trainer
         trainer.callback_handler.callbacks.insert(0, self)

@@ -209,6 +209,11 @@ class Participant:
         return self._trainer.rate_of(self.step, self._trainer.replica.halvings)
 
     @property
+    def reward_rate(self) -> float:
+        """The `learning_rate` to set in `[run.seedflood]` for a trainer that learns by reward."""
+        return self._trainer.replica.reward_rate
+
+    @property
     def bytes_sent(self) -> int:
         """To all neighbours together, in this process."""
         return self._host.bytes_sent()

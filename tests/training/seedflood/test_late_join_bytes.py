@@ -40,9 +40,8 @@ def test_a_late_comer_to_a_run_of_opt_125m_pulls_less_than_a_hundredth_of_its_by
         for origin in ORIGINS
     ]
     bundles = [make_bundle(one.origin, one.step, (one.value,), signature=rng.bytes(64)) for one in updates]
-    aggregation = make_aggregation(
-        run, subspace, compression, default_learning_rate(settings, [slot.shape for slot in slots]), None
-    )
+    rate = default_learning_rate(settings, [slot.shape for slot in slots], by_reward=False)
+    aggregation = make_aggregation(run, subspace, compression, rate, None)
     sum_E = aggregation.changed(0, subspace.zeros(), updates, Past())
     closed = ClosedEpoch(0, tuple(Held(origin, settings.refresh_period) for origin in ORIGINS), subspace.pack(sum_E))
     worst = STEPS // settings.refresh_period * frames(closed) + frames(Updates(tuple(bundles)))

@@ -13,32 +13,35 @@ DIRECTION_RATES = 1000.0, 0.372
 """The rates of steps along seeded directions: times the number of parameters, and in small models times the root of it.
 Such steps move all weights."""
 
-ADAM_RATE = 1 / 8
-"""The rate of Adam, times the root of (matrices x rank^3), for weight matrices of norm 1. In each matrix
-`Subspace.lengths` divides it, so that a step goes as far in a matrix of any shape."""
+ADAM_RATE = 2.0
+"""The rate of Adam, times the root of (matrices x rank^3). In each matrix `Subspace.lengths` divides it, so that a step
+goes as far in a matrix of any shape."""
 
-REWARD_PART = 1 / 8
-"""Of the rate for rows that tell what is right. Too high a rate teaches texts of which none is worth anything, and then
-nothing is left to learn from."""
+NORM_LEAST = 16.0
+"""The Frobenius norm of a typical weight matrix up to which the rate of Adam is that. It grows with a larger norm: then
+a step changes outputs less."""
+
+REWARD_PART = 1 / 4
+"""Of the rate for rows that tell what is right, whatever the norm. Too high a rate teaches texts of which none is worth
+anything, and then nothing is left to learn from."""
 
 
 def default_learning_rate(
-    settings: SeedfloodSettings, shapes: Sequence[tuple[int, ...]], norms: Sequence[float] = (), task: str = ""
+    settings: SeedfloodSettings, shapes: Sequence[tuple[int, ...]], norms: Sequence[float] = (), *, by_reward: bool
 ) -> float:
-    """The largest learning rate of a run, by estimate, rank, the shapes of all parameters, and whether the task is
-    "reward". norms: of gradients, the Frobenius norms of the base model's matrices."""
-    if task == "reward":
-        return default_learning_rate(settings, shapes, norms) * REWARD_PART
-    parameters_count = sum(map(math.prod, shapes))
+    """The largest learning rate of a run, by estimate, rank and the shapes of all parameters. norms: of gradients, the
+    Frobenius norms of the base model's matrices. by_reward: does the model learn from its own texts?"""
+    part = REWARD_PART if by_reward else 1.0
     if settings.estimate == "gradient":
         matrices = sum(len(shape) == 2 for shape in shapes)
+        longer = 1.0 if by_reward else max(1.0, _typical(norms) / NORM_LEAST)
         # Equal on all hosts: each root is rounded correctly.
-        return ADAM_RATE * _typical(norms) / math.sqrt(max(1, matrices) * settings.rank**3)
+        return part * longer * ADAM_RATE / math.sqrt(max(1, matrices) * settings.rank**3)
+    parameters_count = sum(map(math.prod, shapes))
     by_number, by_root = DIRECTION_RATES
-    return min(by_number / parameters_count, by_root / math.sqrt(parameters_count))
+    return part * min(by_number / parameters_count, by_root / math.sqrt(parameters_count))
 
 
 def _typical(norms: Sequence[float]) -> float:
-    """The root of their mean square; 1 of matrices that are all zeros."""
-    mean_square = sum(norm * norm for norm in norms) / max(1, len(norms))
-    return math.sqrt(mean_square) or 1.0
+    """The root of their mean square."""
+    return math.sqrt(sum(norm * norm for norm in norms) / max(1, len(norms)))

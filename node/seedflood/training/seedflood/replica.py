@@ -83,13 +83,11 @@ class Replica:
         shapes = [slot.shape for slot in slots]
         left = past_size(run.clients) if settings.window == "strict" else 0
         self.subspace = Subspace(slots, run_seed=run.seed, rank=settings.rank, left=left, by_rows=has_gradients)
-        norms: list[float] = []
-        if has_gradients:
-            masters = [self._master(slot.slot.name, slot.parameter) for slot in self.slots]
-            fix_singular_columns(self.subspace, settings.rank // 2, masters)
-            is_dense = [slot.is_matrix and not slot.has_tokens for slot in slots]
-            norms = [frobenius_norm(master) for master in compress(masters, is_dense)]
-        self.default_rate = default_learning_rate(settings, shapes, norms, run.objective.task)
+        norms = self._read_weights(settings.rank // 2) if has_gradients else []
+        self.reward_rate = default_learning_rate(settings, shapes, by_reward=True)
+        """What a loop of its own that learns by reward should take; the run cannot know it from its task."""
+        is_by_reward = run.objective.task == "reward"
+        self.default_rate = default_learning_rate(settings, shapes, norms, by_reward=is_by_reward)
         self.learning_rate = settings.learning_rate or self.default_rate
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
@@ -390,6 +388,14 @@ class Replica:
                 continue
             _add_increment(master, basis.to("cpu"), a)
             slot.parameter.copy_(master)
+
+    def _read_weights(self, count: int) -> list[float]:
+        """Takes so many columns of each matrix's bases from its singular vectors. The norms of all matrices but the
+        embeddings of tokens."""
+        masters = [self._master(slot.slot.name, slot.parameter) for slot in self.slots]
+        fix_singular_columns(self.subspace, count, masters)
+        is_dense = [slot.slot.is_matrix and not slot.slot.has_tokens for slot in self.slots]
+        return [frobenius_norm(master) for master in compress(masters, is_dense)]
 
     def _quantise(self, kind: Quantisation) -> None:
         """The matrices, one after the other. They are not folded any more, nor can they be read."""
