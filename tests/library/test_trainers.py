@@ -184,7 +184,7 @@ def test_what_would_learn_or_load_something_else_is_refused(join, model, batches
 def test_a_trainer_by_reward_is_told_which_rate_it_may_have(join):
     plain = SimpleNamespace(load_best_model_at_end=False, dataloader_num_workers=0, max_steps=3)
     with join(steps=3) as swarm:
-        sentence = rf"on all hosts, such as {swarm.learning_rate / 8:.1g}\."
+        sentence = rf"on all hosts, such as {swarm.learning_rate / 4:.1g}\."
         with pytest.raises(ConfigError, match=sentence):
             seedflood.Callback(swarm).add_to(SimpleNamespace(args=plain, reward_funcs=[]))
 
