@@ -81,11 +81,11 @@ def test_later_seeds_of_a_yardstick_have_the_options_that_were_best_with_the_fir
     assert {cell.options for cell in found[3:]} == {found[1].options}
 
 
-def test_nothing_is_tuned_for_daemons_but_the_rank():
+def test_nothing_is_tuned_for_daemons_but_the_rank_and_windows_that_wait():
     (cell, *_) = cells("rank-5", BASE, {})
     run = run_of(cell)
     tuned = run.keys() - {"model", "task", "max_length", "clients", "steps", "batch_size", "seed"}
-    assert tuned == {"estimate", "rank"}
+    assert tuned == {"estimate", "rank", "window"}
     assert RunSettings.of(**run).seedflood.rank == 5
 
 
