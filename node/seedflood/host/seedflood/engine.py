@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from seedflood.config import Settings
+from seedflood.config import Settings, find_rank
 from seedflood.errors import ConfigError, DivergenceError, SeedfloodError
 from seedflood.host.compute import Compute, ComputeThread
 from seedflood.host.results import UNEXPORTABLE, Results, try_export
@@ -33,6 +33,7 @@ from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.own import NOT_HERE
+from seedflood.training.ranks import join_ranks
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.rewarded import TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -59,7 +60,7 @@ async def open_seedflood(
     node, run = settings.node, settings.run
     if load is None and run.objective.task == "own":
         raise ConfigError(NOT_HERE)
-    trainer = await compute.run(load or (lambda: Trainer(run, node)))
+    trainer = await compute.run(load or (lambda: Trainer(run, node, join_ranks(find_rank(), node))))
     log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
@@ -122,6 +123,8 @@ class SeedfloodEngine(FloodEngine):
         self.auditor = make_auditor(node, self.node, trainer, self.journal, daemon)
 
     def start(self) -> None:
+        daemon = self.daemon
+        self.trainer.ranks.when_lost(lambda error: daemon.loop.call_soon_threadsafe(daemon.failed, error))
         self.results.evaluate_before()
         is_damaged, is_fresh = self.journal.damaged is not None, self.daemon.identity.is_fresh
         members = self.journal.members()
@@ -230,6 +233,7 @@ class SeedfloodEngine(FloodEngine):
     async def close(self) -> None:
         self._work.is_closed = True
         self.trainer.stop()
+        await asyncio.to_thread(self.trainer.ranks.end)
 
 
 def _on_one_line(text: str) -> str:

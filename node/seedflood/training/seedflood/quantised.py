@@ -16,7 +16,7 @@ Shapes: M rows and N columns of a stored weight, X some of its rows, B positions
 
 import ctypes
 import importlib.util
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Literal
 
 import torch
@@ -24,6 +24,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from seedflood.errors import ModelError
+from seedflood.training.seedflood.stored import StoredMatrix
+from seedflood.training.seedflood.subspace import SlotBasis
 
 Quantisation = Literal["int8", "nf4"]
 
@@ -57,12 +59,11 @@ def _give_back_memory() -> None:
         set_option(MMAP_THRESHOLD_OPTION, 1 << 20)
 
 
-class QuantisedMatrix(ABC):
-    """A matrix that is not written any more. It takes the place of a module's weight, so it has shape, device and
-    dtype (of the model) of one."""
+class QuantisedMatrix(StoredMatrix):
+    """A matrix that is not written any more."""
 
     def __init__(self, weight_MN: Tensor) -> None:
-        self.shape, self.device, self.dtype = weight_MN.shape, weight_MN.device, torch.float32
+        super().__init__(weight_MN.shape, weight_MN.device, torch.float32)
         self._epochs: list[int] = []
         """Those that were folded, in the order of their columns."""
         self._left_MK = weight_MN.new_zeros(self.shape[0], 0)
@@ -72,8 +73,10 @@ class QuantisedMatrix(ABC):
     def rows(self, index: Tensor | slice) -> Tensor:
         """Rows of the base weight, (X, N) float32."""
 
-    def fold(self, epoch: int, left_MR: Tensor, right_RN: Tensor) -> None:
-        """Adds `L R` to what an epoch has changed. right_RN: always the same in one epoch."""
+    def fold(self, epoch: int, basis: SlotBasis, a: Tensor) -> None:
+        """Adds `L R` to what an epoch has changed; R is always the same in one epoch."""
+        assert basis.v_NR is not None
+        left_MR, right_RN = basis.left(a.to(self.device)), basis.v_NR.T
         rank = len(right_RN)
         if epoch not in self._epochs:
             self._epochs.append(epoch)
@@ -85,6 +88,9 @@ class QuantisedMatrix(ABC):
     def lookup(self, index_X: Tensor) -> Tensor:
         """Some rows as they are after all folded epochs."""
         return (self.rows(index_X) + self._left_MK[index_X] @ self._right_KN).to(self.dtype)
+
+    def add_product(self, y_BX: Tensor, x_BY: Tensor, index: Tensor | slice, *, is_transposed: bool) -> Tensor:
+        return y_BX.add_(self.outputs(x_BY, index) if is_transposed else self.inputs(x_BY))
 
     def outputs(self, x_BN: Tensor, index: Tensor | slice) -> Tensor:
         """`x W^T`, or some columns of it."""
