@@ -5,22 +5,21 @@ a new certificate.
 """
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import NoReturn
 
 import uvloop
 
 from seedflood import durable
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, ExitCode
-from seedflood.host import garbage, outlets, signals
+from seedflood.host import garbage, signals
 from seedflood.host.compute import ComputeThread
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
+from seedflood.host.leaving import leave
 from seedflood.host.modes import Open, opener
 from seedflood.host.places import KEY_FILE, make_folder
 from seedflood.identity import Identity
@@ -165,9 +164,3 @@ class _Process:
                 daemon.hub.log("other changes count after a restart only", "warning", settings=waiting)
             daemon.hub.log("reloaded", peers=addresses)
         self._notifier.ready()
-
-
-def leave(code: ExitCode) -> NoReturn:
-    """Ends the process at once. Nothing has to be closed: journal and event log survive `kill -9`, too."""
-    outlets.finish()
-    os._exit(code)

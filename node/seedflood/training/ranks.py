@@ -18,8 +18,9 @@ Ranks trust each other and their network: torch.distributed neither encrypts nor
 """
 
 import hashlib
+import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum, auto
@@ -42,6 +43,9 @@ BEAT_SECONDS = 2.0
 
 SILENCE_SECONDS_MAX = 60.0
 """A rank is gone if it does not answer for so long. If its process has ended, the others learn it at once."""
+
+AGREEING_SECONDS = 0.05
+"""How often ranks that start look who is there."""
 
 JOIN_SECONDS_MAX = 600.0
 """How long ranks wait for each other when they start, and for the end of a transfer."""
@@ -92,6 +96,8 @@ class OneRank:
     """This process alone is the host: whatever is asked of the others is done already."""
 
     number, count = 0, 1
+    when_over: WhenOver
+    """Called on a thread of its own when rank 0 has ended in peace (None), or another rank is gone."""
 
     def in_turn(
         self, pieces: Sequence[Piece], compute: Callable[[Piece], Tensor], width: int
@@ -114,9 +120,6 @@ class OneRank:
     def check_equal(self, *digests: bytes) -> None:
         """Raises ConfigError if these are not the same on all ranks."""
 
-    def when_lost(self, then: Callable[[RankError], None]) -> None:
-        """Calls this, on a thread of its own, when another rank is gone."""
-
     def end(self) -> None:
         """Lets the others end, too. Returns when they know."""
 
@@ -127,23 +130,16 @@ ALONE = OneRank()
 class Ranks(OneRank):
     """One of several processes. Only the compute thread uses it, but for `when_lost` and `end`."""
 
-    def __init__(self, place: RankPlace, device: torch.device, when_over: WhenOver | None = None) -> None:
-        """Waits for all other ranks. when_over: called on a thread when rank 0 has ended in peace (None), or another
-        rank is gone. Raises RankError."""
-        is_cuda = device.type == "cuda"
-        if is_cuda:
-            torch.cuda.set_device(device)
-        with _reaching():
-            wait = timedelta(seconds=JOIN_SECONDS_MAX)
-            dist.init_process_group("cpu:gloo,cuda:nccl" if is_cuda else "gloo", timeout=wait)
-            self._rounds: Any = dist.new_group(backend="gloo", timeout=FOREVER)
-            beats = dist.new_group(backend="gloo", timeout=timedelta(seconds=SILENCE_SECONDS_MAX))
+    def __init__(self, place: RankPlace, device: torch.device, when_over: WhenOver) -> None:
+        """Waits for all other ranks. Raises RankError."""
         self.number, self.count = place
+        self.when_over = when_over
         self._held: dict[int, Held] = {}
-        self._watch = _Watch(beats, self.number)
-        if when_over is not None:
-            self._watch.over.add_done_callback(lambda over: when_over(over.result()))
-        self._watch.start()
+        with _reaching():
+            _join(place, device)
+            beats = dist.new_group(backend="gloo", timeout=timedelta(seconds=SILENCE_SECONDS_MAX))
+            self._watch = _Watch(beats, self.number, lambda fault: self.when_over(fault))
+            self._rounds: Any = dist.new_group(backend="gloo", timeout=FOREVER)  # may hang, and is watched
 
     # Weights
 
@@ -218,15 +214,12 @@ class Ranks(OneRank):
                 "the processes of this host read different models, rows or settings: give all of them the same files."
             )
 
-    def when_lost(self, then: Callable[[RankError], None]) -> None:
-        self._watch.over.add_done_callback(lambda over: None if over.result() is None else then(over.result()))
-
     def end(self) -> None:
         self._watch.end()
 
     def wait_until_over(self) -> None:
-        """Until rank 0 has ended in peace, or a rank is known to be gone."""
-        self._watch.over.result()
+        """Until `when_over` was called."""
+        self._watch.join()
 
     # Rounds
 
@@ -281,8 +274,8 @@ class Ranks(OneRank):
         return told_NX.unbind()
 
 
-def join_ranks(place: RankPlace, node: NodeSettings, when_over: WhenOver | None = None) -> OneRank:
-    """The ranks of this host, once all are there. when_over: see `Ranks`. Raises ConfigError or RankError."""
+def join_ranks(place: RankPlace, node: NodeSettings, when_over: WhenOver) -> OneRank:
+    """The ranks of this host, once all are there. when_over: see `OneRank`. Raises ConfigError or RankError."""
     if place.count == 1:
         return ALONE
     device = find_device(choose_device(node))
@@ -292,6 +285,31 @@ def join_ranks(place: RankPlace, node: NodeSettings, when_over: WhenOver | None 
             '"cpu" in [node], or start it as one process.'
         )
     return Ranks(place, device, when_over)
+
+
+def _join(place: RankPlace, device: torch.device) -> None:
+    """Connects all ranks, with a group for what is on the device, too."""
+    backend, wait = "gloo", timedelta(seconds=JOIN_SECONDS_MAX)
+    if device.type == "cuda":
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(device)
+    store, rank, count = next(dist.rendezvous("env://", timeout=wait))
+    store = dist.PrefixStore(_agree(store, place), store)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=wait)
+
+
+def _agree(store: Any, place: RankPlace) -> str:
+    """A name that these ranks have alone. When torchrun starts them again, its store has still what earlier ones left
+    there. So each tells a word of its own, and what words it sees, until all see the same."""
+    own, end = secrets.token_hex(8), time.monotonic() + JOIN_SECONDS_MAX
+    store.set(f"seedflood/word/{place.rank}", own)
+    while time.monotonic() < end:
+        name = b"-".join(store.get(f"seedflood/word/{rank}") for rank in range(place.count)).decode()
+        store.set(f"seedflood/seen/{place.rank}", name)
+        if all(store.get(f"seedflood/seen/{rank}").decode() == name for rank in range(place.count)):
+            return name
+        time.sleep(AGREEING_SECONDS)
+    raise RankError
 
 
 @contextmanager
@@ -304,22 +322,20 @@ def _reaching() -> Iterator[None]:
 
 
 class _Watch:
-    """A thread on which ranks tell each other every few seconds that they live, and rank 0 that it ends.
+    """A thread on which ranks tell each other every few seconds that they live, and rank 0 that it ends. In the end it
+    calls `then`: with None if rank 0 has ended in peace, else a rank is gone."""
 
-    over: done when this is over: None if rank 0 has ended in peace, RankError if a rank is gone.
-    """
-
-    def __init__(self, group: Any, number: int) -> None:
-        self.over: Future[RankError | None] = Future()
-        self._group, self._number = group, number
+    def __init__(self, group: Any, number: int, then: WhenOver) -> None:
+        self._group, self._number, self._then = group, number, then
         self._is_ending = Event()
         self._thread = Thread(target=self._work, name="watch", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
         self._is_ending.set()
+        self.join()
+
+    def join(self) -> None:
         self._thread.join()
 
     def _work(self) -> None:
@@ -330,6 +346,6 @@ class _Watch:
                     is_over.fill_(self._is_ending.wait(BEAT_SECONDS))
                 dist.all_reduce(is_over, group=self._group)
         except RuntimeError:
-            self.over.set_result(RankError())
-            return
-        self.over.set_result(None)
+            self._then(RankError())
+        else:
+            self._then(None)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from seedflood.config import Settings, find_rank
-from seedflood.errors import ConfigError, DivergenceError, SeedfloodError
+from seedflood.config import Settings
+from seedflood.errors import ConfigError, DivergenceError, RankError, SeedfloodError
 from seedflood.host.compute import Compute, ComputeThread
 from seedflood.host.results import UNEXPORTABLE, Results, try_export
 from seedflood.host.seedflood.auditing import CANNOT_BE_AUDITED, Auditor, make_auditor, unaudited
 from seedflood.host.seedflood.contradictions import Contradictions
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
+from seedflood.host.seedflood.rank import join_first
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.shares import Shares
 from seedflood.host.seedflood.work import Applied, Work
@@ -33,7 +34,6 @@ from seedflood.protocol.swarm.rules import Patience
 from seedflood.protocol.view import View
 from seedflood.storage.seedflood.journal import BundleJournal
 from seedflood.training.own import NOT_HERE
-from seedflood.training.ranks import join_ranks
 from seedflood.training.seedflood.optimiser import STEP_MAX
 from seedflood.training.seedflood.rewarded import TEACHING_TEXTS
 from seedflood.training.seedflood.trainer import Round, Trainer
@@ -60,7 +60,7 @@ async def open_seedflood(
     node, run = settings.node, settings.run
     if load is None and run.objective.task == "own":
         raise ConfigError(NOT_HERE)
-    trainer = await compute.run(load or (lambda: Trainer(run, node, join_ranks(find_rank(), node))))
+    trainer = await compute.run(load or (lambda: Trainer(run, node, join_first(node))))
     log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
@@ -123,13 +123,17 @@ class SeedfloodEngine(FloodEngine):
         self.auditor = make_auditor(node, self.node, trainer, self.journal, daemon)
 
     def start(self) -> None:
-        daemon = self.daemon
-        self.trainer.ranks.when_lost(lambda error: daemon.loop.call_soon_threadsafe(daemon.failed, error))
+        self.trainer.ranks.when_over = self._end_of_ranks
         self.results.evaluate_before()
         is_damaged, is_fresh = self.journal.damaged is not None, self.daemon.identity.is_fresh
         members = self.journal.members()
         self._shares.recall(members)
         self.driver.start(members, is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
+
+    def _end_of_ranks(self, fault: RankError | None) -> None:
+        """On a thread of the ranks."""
+        if fault is not None:
+            self.daemon.loop.call_soon_threadsafe(self.daemon.failed, fault)
 
     def view(self, now: float) -> View:
         view = super().view(now)
