@@ -9,10 +9,10 @@ from seedflood.errors import ConfigError
 
 
 class RankPlace(NamedTuple):
-    """This process is number `rank` (from 0) of the `count` that are one host. Rank 0 is the daemon."""
+    """This process is number `rank` (from 0) of the `world_size` that are one host. Rank 0 is the daemon."""
 
     rank: int
-    count: int
+    world_size: int
 
 
 def find_rank() -> RankPlace:
@@ -24,14 +24,14 @@ def find_rank() -> RankPlace:
             "there are: start a host over several processes by torchrun, or take both out."
         )
     place = RankPlace(int(texts[0]), int(texts[1]))
-    if place.count > 1 and "RANK" not in os.environ:
+    if place.world_size > 1 and "RANK" not in os.environ:
         raise ConfigError("WORLD_SIZE is in the environment and RANK is not: start by torchrun, or take it out.")
     return place
 
 
 def check_ranks(settings: Settings, place: RankPlace) -> None:
     """Raises ConfigError if a host over several processes cannot do what the settings ask for."""
-    if place.count == 1:
+    if place.world_size == 1:
         return
     node, run = settings.node, settings.run
     refused = {
@@ -44,6 +44,6 @@ def check_ranks(settings: Settings, place: RankPlace) -> None:
     }
     if asked := next((setting for setting, is_asked in refused.items() if is_asked), None):
         raise ConfigError(
-            f"a host over several processes ({place.count} by WORLD_SIZE) cannot do {asked}: start it as one process, "
+            f"a host over several processes ({place.world_size} by WORLD_SIZE) cannot do {asked}: start it as one process, "
             "or choose another setting."
         )

@@ -47,7 +47,7 @@ SILENCE_SECONDS_MAX = 60.0
 AGREEING_SECONDS = 0.05
 """How often ranks that start look who is there."""
 
-JOIN_SECONDS_MAX = 600.0
+JOIN_SECONDS_MAX = 300.0
 """How long ranks wait for each other when they start, and for the end of a transfer."""
 
 FOREVER = timedelta(days=3650)
@@ -99,9 +99,7 @@ class OneRank:
     when_over: WhenOver
     """Called on a thread of its own when rank 0 has ended in peace (None), or another rank is gone."""
 
-    def in_turn(
-        self, pieces: Sequence[Piece], compute: Callable[[Piece], Tensor], width: int
-    ) -> Iterator[Tensor]:
+    def in_turn(self, pieces: Sequence[Piece], compute: Callable[[Piece], Tensor], width: int) -> Iterator[Tensor]:
         """What `compute` gives for each piece, in their order, on all ranks: `width` numbers of float64 in host
         memory."""
         yield from map(compute, pieces)
@@ -164,9 +162,7 @@ class Ranks(OneRank):
 
     # Pieces of a batch
 
-    def in_turn(
-        self, pieces: Sequence[Piece], compute: Callable[[Piece], Tensor], width: int
-    ) -> Iterator[Tensor]:
+    def in_turn(self, pieces: Sequence[Piece], compute: Callable[[Piece], Tensor], width: int) -> Iterator[Tensor]:
         for start in range(0, len(pieces), self.count):
             here = pieces[start : start + self.count]
             own = compute(here[self.number]) if self.number < len(here) else torch.zeros(width, dtype=torch.float64)
@@ -276,7 +272,7 @@ class Ranks(OneRank):
 
 def join_ranks(place: RankPlace, node: NodeSettings, when_over: WhenOver) -> OneRank:
     """The ranks of this host, once all are there. when_over: see `OneRank`. Raises ConfigError or RankError."""
-    if place.count == 1:
+    if place.world_size == 1:
         return ALONE
     device = find_device(choose_device(node))
     if device.type not in ("cpu", "cuda"):
@@ -304,9 +300,9 @@ def _agree(store: Any, place: RankPlace) -> str:
     own, end = secrets.token_hex(8), time.monotonic() + JOIN_SECONDS_MAX
     store.set(f"seedflood/word/{place.rank}", own)
     while time.monotonic() < end:
-        name = b"-".join(store.get(f"seedflood/word/{rank}") for rank in range(place.count)).decode()
+        name = b"-".join(store.get(f"seedflood/word/{rank}") for rank in range(place.world_size)).decode()
         store.set(f"seedflood/seen/{place.rank}", name)
-        if all(store.get(f"seedflood/seen/{rank}").decode() == name for rank in range(place.count)):
+        if all(store.get(f"seedflood/seen/{rank}").decode() == name for rank in range(place.world_size)):
             return name
         time.sleep(AGREEING_SECONDS)
     raise RankError
