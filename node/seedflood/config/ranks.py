@@ -44,6 +44,6 @@ def check_ranks(settings: Settings, place: RankPlace) -> None:
     }
     if asked := next((setting for setting, is_asked in refused.items() if is_asked), None):
         raise ConfigError(
-            f"a host over several processes ({place.world_size} by WORLD_SIZE) cannot do {asked}: start it as one process, "
-            "or choose another setting."
+            f"a host over several processes ({place.world_size} by WORLD_SIZE) cannot do {asked}: start it as one "
+            "process, or choose another setting."
         )

@@ -54,7 +54,7 @@ FOREVER = timedelta(days=3650)
 """An idle rank waits for orders as long as the host lives: whether it lives is for the watch to say."""
 
 
-class Kind(IntEnum):
+class RoundKind(IntEnum):
     """What a rank wants of a round. From MEASURE on it is an order of rank 0, while the others want nothing."""
 
     NOTHING = 0
@@ -73,13 +73,13 @@ class Request(NamedTuple):
     is of the master; of ROWS the number of the matrix, and how many rows. Those of orders belong to who carries them
     out."""
 
-    kind: Kind
+    kind: RoundKind
     first: int = 0
     second: int = 0
     third: int = 0
 
 
-class Held(Protocol):
+class HeldRows(Protocol):
     """What a rank has of a matrix."""
 
     def block(self, part: int, *, is_master: bool) -> Tensor:
@@ -104,7 +104,7 @@ class OneRank:
         memory."""
         yield from map(compute, pieces)
 
-    def order(self, kind: Kind, *facts: int, values: Tensor | None = None) -> None:
+    def order(self, kind: RoundKind, *facts: int, values: Tensor | None = None) -> None:
         """Rank 0 has the others do this. values: float32 in host memory, for `receive`."""
 
     def drop(self) -> None:
@@ -132,7 +132,7 @@ class Ranks(OneRank):
         """Waits for all other ranks. Raises RankError."""
         self.number, self.count = place
         self.when_over = when_over
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldRows] = {}
         with _reaching():
             _join(place, device)
             beats = dist.new_group(backend="gloo", timeout=timedelta(seconds=SILENCE_SECONDS_MAX))
@@ -141,7 +141,7 @@ class Ranks(OneRank):
 
     # Weights
 
-    def hold(self, number: int, matrix: Held) -> None:
+    def hold(self, number: int, matrix: HeldRows) -> None:
         """From now on the others are served from this matrix."""
         self._held[number] = matrix
 
@@ -150,13 +150,13 @@ class Ranks(OneRank):
 
     def gather(self, number: int, part: int, *, is_master: bool = False) -> Tensor:
         """The rows of all ranks of one part of a matrix, one below the other."""
-        found = self._round(Request(Kind.PART, number, part, is_master))[1]
+        found = self._round(Request(RoundKind.PART, number, part, is_master))[1]
         assert found is not None
         return found
 
     def lookup(self, number: int, index_X: Tensor) -> Tensor:
         """Some rows of a matrix."""
-        found = self._round(Request(Kind.ROWS, number, len(index_X)), index_X)[1]
+        found = self._round(Request(RoundKind.ROWS, number, len(index_X)), index_X)[1]
         assert found is not None
         return found
 
@@ -171,12 +171,12 @@ class Ranks(OneRank):
 
     def _serve_the_rest(self) -> None:
         """Until no rank wants anything."""
-        while any(one.kind != Kind.NOTHING for one in self._round(Request(Kind.NOTHING))[0]):
+        while any(one.kind != RoundKind.NOTHING for one in self._round(Request(RoundKind.NOTHING))[0]):
             pass
 
     # Orders
 
-    def order(self, kind: Kind, *facts: int, values: Tensor | None = None) -> None:
+    def order(self, kind: RoundKind, *facts: int, values: Tensor | None = None) -> None:
         if self.number == 0:
             self._round(Request(kind, *facts))
             if values is not None:
@@ -184,7 +184,7 @@ class Ranks(OneRank):
 
     def next_order(self) -> Request:
         """Serves the others until rank 0 gives an order."""
-        while (asked := self._round(Request(Kind.NOTHING))[0][0]).kind < Kind.MEASURE:
+        while (asked := self._round(Request(RoundKind.NOTHING))[0][0]).kind < RoundKind.MEASURE:
             pass
         return asked
 
@@ -222,14 +222,14 @@ class Ranks(OneRank):
     def _round(self, own: Request, index_X: Tensor | None = None) -> tuple[list[Request], Tensor | None]:
         """What each rank wants, and what we have got. index_X: of ROWS."""
         told = self._tell(torch.tensor(own, dtype=torch.int64))
-        requests = [Request(Kind(kind), *facts) for kind, *facts in (one.tolist() for one in told)]
-        if own.kind == Kind.PART and all(one == own for one in requests):
+        requests = [Request(RoundKind(kind), *facts) for kind, *facts in (one.tolist() for one in told)]
+        if own.kind == RoundKind.PART and all(one == own for one in requests):
             return requests, self._gather(own, None)
         answers: list[Tensor | None] = []
         for number, one in enumerate(requests):
-            if one.kind == Kind.PART:
+            if one.kind == RoundKind.PART:
                 answers.append(self._gather(one, number))
-            elif one.kind == Kind.ROWS:
+            elif one.kind == RoundKind.ROWS:
                 answers.append(self._look_up(one, number, index_X))
             else:
                 answers.append(None)

@@ -14,7 +14,6 @@ Only the losses that this host measures are a little others. Hosts that hold the
 Shapes: M rows and N columns of a stored weight, X some of its rows, B positions, K columns of what was folded.
 """
 
-import ctypes
 import importlib.util
 from abc import abstractmethod
 from typing import Any, Literal
@@ -24,16 +23,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from seedflood.errors import ModelError
-from seedflood.training.seedflood.stored import StoredMatrix
+from seedflood.training.seedflood.stored import StoredMatrix, give_back_memory
 from seedflood.training.seedflood.subspace import SlotBasis
 
 Quantisation = Literal["int8", "nf4"]
 
 CHUNK_ELEMENTS = 1 << 20
 """How many numbers are float32 at once: 16 MB."""
-
-MMAP_THRESHOLD_OPTION = -3
-"""M_MMAP_THRESHOLD of glibc's malloc.h."""
 
 NF4_BLOCK = 64
 """How many numbers share a scale."""
@@ -47,16 +43,8 @@ def check_quantisation(kind: Quantisation | None) -> None:
 
 def quantise(kind: Quantisation, weight_MN: Tensor) -> "QuantisedMatrix":
     """A matrix in few bits, on the device of the weight."""
-    _give_back_memory()
+    give_back_memory()
     return Int8Matrix(weight_MN) if kind == "int8" else Nf4Matrix(weight_MN)
-
-
-def _give_back_memory() -> None:
-    """Large blocks that are freed go back to the system at once, from now on: glibc otherwise keeps more of them than
-    the model takes (1.6 GB of a model of 1 B parameters)."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None:
-        set_option(MMAP_THRESHOLD_OPTION, 1 << 20)
 
 
 class QuantisedMatrix(StoredMatrix):

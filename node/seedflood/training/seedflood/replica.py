@@ -33,7 +33,7 @@ from seedflood.training.devices import same_draws
 from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
-from seedflood.training.ranks import ALONE, Kind, OneRank, Ranks
+from seedflood.training.ranks import ALONE, OneRank, Ranks, RoundKind
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.bypass import check_reads
 from seedflood.training.seedflood.coefficients import EpochCoefficients
@@ -49,6 +49,7 @@ from seedflood.training.seedflood.sharded import ShardedMatrix
 from seedflood.training.seedflood.singular import fix_singular_columns
 from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.slots import find_alike
+from seedflood.training.seedflood.stored import give_back_memory
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.stacks import layers_of
 
@@ -390,7 +391,7 @@ class Replica:
         if not sum_E.any():
             return
         a_F = self.subspace.increments(sum_E[: self.subspace.size], self._aggregation.unit)
-        self.ranks.order(Kind.FOLD, epoch, values=a_F)
+        self.ranks.order(RoundKind.FOLD, epoch, values=a_F)
         self.fold_increments(epoch, a_F, bases)
 
     @torch.no_grad()
@@ -425,6 +426,7 @@ class Replica:
 
     def _shard(self, ranks: Ranks) -> None:
         """Keeps a part of each matrix. One matrix after the other: what the others have is freed at once."""
+        give_back_memory()
         for number, slot in enumerate(self.slots):
             if slot.slot.is_matrix:
                 master = None if self.base.master is None else self.base.master.pop(slot.slot.name)

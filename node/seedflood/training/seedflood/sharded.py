@@ -68,7 +68,7 @@ class ShardedMatrix(StoredMatrix):
             held += share
         return torch.cat(dealt)
 
-    # What other ranks take of it (`ranks.Held`)
+    # What other ranks take of it (`ranks.HeldRows`)
 
     def block(self, part: int, *, is_master: bool) -> Tensor:
         return (self._master_HK if is_master else self._own_HK)[self._parts[part].own]

@@ -26,7 +26,7 @@ from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel, try_export
 from seedflood.training.objectives.reward import Reward
-from seedflood.training.ranks import ALONE, Kind, OneRank, Ranks
+from seedflood.training.ranks import ALONE, OneRank, Ranks, RoundKind
 from seedflood.training.seedflood.compression import compress
 from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
@@ -175,7 +175,7 @@ class Trainer:
         """
         epoch = self.replica.epoch
         self._early.clear()
-        self.ranks.order(Kind.RELOAD)
+        self.ranks.order(RoundKind.RELOAD)
         self._load_again()
         for one in closed:
             self.replica.adopt(one.epoch, one.coefficients, ())
@@ -214,19 +214,19 @@ class Trainer:
         replica = self.replica
         replica.open_for(step)
         if self.ranks.count > 1:
-            self.ranks.order(Kind.MEASURE, origin - ORIGIN_OFFSET, step, replica.epoch, values=replica.increments)
+            self.ranks.order(RoundKind.MEASURE, origin - ORIGIN_OFFSET, step, replica.epoch, values=replica.increments)
         return self._measure_here(origin, step)
 
     def follow(self, ranks: Ranks) -> None:
         """On another rank than the first: does what rank 0 orders, until this is gone. Raises RankError then."""
         while True:
             kind, first, step, epoch = ranks.next_order()
-            if kind == Kind.MEASURE:
+            if kind == RoundKind.MEASURE:
                 self.replica.compute_as(epoch, ranks.receive(self.replica.increments))
                 self._measure_here(first + ORIGIN_OFFSET, step)
-            elif kind == Kind.FOLD:
+            elif kind == RoundKind.FOLD:
                 self.replica.fold_increments(first, ranks.receive(self.replica.increments))
-            elif kind == Kind.RELOAD:
+            elif kind == RoundKind.RELOAD:
                 self._load_again()
 
     def _measure_here(self, origin: OriginId, step: int) -> Measurement:
