@@ -84,7 +84,7 @@ def _make(home: Path) -> None:
         max_position_embeddings=512,
         tie_word_embeddings=True,
     )
-    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(home)
+    transformers.LlamaForCausalLM(config).to(dtype=torch.bfloat16).save_pretrained(home)
     transformers.AutoTokenizer.from_pretrained(str(embedded.MODEL_FOLDER)).save_pretrained(home)
 
 
@@ -121,7 +121,7 @@ def _live(home: str, place: RankPlace) -> None:
             os._exit(0 if fault is None else 1)
 
     node = NodeSettings(device="cpu", dtype="float32", evaluate_examples=0)
-    replica.fix_singular_columns = lambda *_: None
+    replica.fix_singular_columns = lambda *_: None  # type: ignore[attr-defined]
     ranks = join_ranks(place, node, end)
     trainer = Trainer(RunSettings.of(model=home, **RUN), node, ranks)
     memory.loaded()

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from seedflood.config import NodeSettings, RankPlace
 from seedflood.errors import ConfigError, RankError
@@ -289,8 +290,8 @@ def _join(place: RankPlace, device: torch.device) -> None:
     if device.type == "cuda":
         backend = "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(device)
-    store, rank, count = next(dist.rendezvous("env://", timeout=wait))
-    store = dist.PrefixStore(_agree(store, place), store)
+    store, rank, count = next(rendezvous("env://", timeout=wait))
+    store = dist.PrefixStore(_agree(store, place), store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=wait)
 
 

@@ -68,17 +68,19 @@ def gradient(
             # The sum, not the mean: what goes back through half precision shall not be small.
             score.minimised_sums.sum().backward()  # type: ignore[no-untyped-call]
         assert a_PF.grad is not None
-        loss, count = float(score.minimised_sums.detach().sum()), int(score.count_P[0])
-        return torch.cat([a_PF.grad[0].to("cpu", torch.float64), torch.tensor([loss, count], dtype=torch.float64)])
+        loss_P = score.minimised_sums.detach()
+        sums_2 = torch.cat([loss_P, score.count_P.to(loss_P)]).cpu()  # one wait for the device
+        slope_F = a_PF.grad[0].cpu().to(torch.float64)  # moved first: no other device shall convert it
+        return torch.cat([slope_F, sums_2])
 
-    slope_F, sums_2 = torch.zeros(len(a_F)), torch.zeros(2, dtype=torch.float64)
+    total_F, total_2 = torch.zeros(len(a_F)), torch.zeros(2, dtype=torch.float64)
     pieces = [part for piece in _pieces(batch, device, ranks) for part in piece.parts(micro_batch)]
     with torch.enable_grad(), checkpointed(layers), live.computing(a_PF):
-        for told in ranks.in_turn(pieces, measure, len(a_F) + len(sums_2)):
-            slope_F += told[: len(a_F)].to(torch.float32)
-            sums_2 += told[len(a_F) :]
-    loss_sum, count = sums_2.tolist()
-    return Gradient(slope_F / count, loss_sum / count)
+        for told in ranks.in_turn(pieces, measure, len(a_F) + len(total_2)):
+            total_F += told[: len(a_F)].to(torch.float32)
+            total_2 += told[len(a_F) :]
+    loss_sum, count = total_2.tolist()
+    return Gradient(total_F / count, loss_sum / count)
 
 
 def _pieces(batch: Batch, device: torch.device, ranks: OneRank) -> Sequence[Batch]:

@@ -20,9 +20,9 @@ from seedflood.training.ranks import Ranks
 from seedflood.training.seedflood.stored import StoredMatrix
 from seedflood.training.seedflood.subspace import SlotBasis
 
-PART_ELEMENTS_MAX = 1 << 25
-"""How many numbers are gathered at once: 128 MiB in float32. Matrices of the layers of models of some billion
-parameters are one part."""
+PART_ELEMENTS_MAX = 1 << 24
+"""How many numbers are gathered at once: 64 MiB in float32, and torch may have them twice for a moment. The matrices of
+a layer of a model of 1 B parameters are one part each."""
 
 AWAY = -1
 """The place of a row that another rank has."""
