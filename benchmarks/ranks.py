@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 import transformers
@@ -84,7 +85,8 @@ def _make(home: Path) -> None:
         max_position_embeddings=512,
         tie_word_embeddings=True,
     )
-    transformers.LlamaForCausalLM(config).to(dtype=torch.bfloat16).save_pretrained(home)
+    model: Any = transformers.LlamaForCausalLM(config)
+    model.to(torch.bfloat16).save_pretrained(home)
     transformers.AutoTokenizer.from_pretrained(str(embedded.MODEL_FOLDER)).save_pretrained(home)
 
 

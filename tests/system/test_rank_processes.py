@@ -1,7 +1,9 @@
 """One host over two processes: what it ends with is what one process ends with, and what becomes of it if one dies."""
 
+import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +120,28 @@ def test_what_several_processes_cannot_do_is_refused_before_the_model_is_loaded(
     assert [host.end(), other.end()] == [ExitCode.CONFIG, ExitCode.CONFIG]
     assert 'cannot do dtype = "int8": start it as one process' in host.last_words
     other.close()
+
+
+@pytest.mark.long
+def test_torchrun_starts_a_host_again_of_which_a_process_died(hosts: Hosts):
+    host = make(hosts, {"estimate": "gradient", "steps": 24})
+    host.start()
+    assert host.end() == ExitCode.OK
+    expected = outcome(host)
+    begin_again(host)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    host.command = (*torchrun, "-m", "seedflood", "--peers", str(host.folder / "peers.toml"))
+    host.listen()
+    host.start()
+    host.wait_for("progress", step=3)
+    assert host.process is not None
+    os.kill(rank_of(host.process.pid, 1), signal.SIGKILL)
+    assert host.wait_for("started")["step"] >= 3
+    assert host.end() == ExitCode.OK
+    assert outcome(host) == expected
+
+
+def rank_of(agent: int, rank: int) -> int:
+    """The process of a rank that torchrun has started."""
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    return next(int(one) for one in children if f"RANK={rank}" in Path(f"/proc/{one}/environ").read_text().split("\0"))

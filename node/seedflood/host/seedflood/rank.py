@@ -18,7 +18,7 @@ from seedflood.training.seedflood.trainer import Trainer
 def join_first(node: NodeSettings) -> OneRank:
     """Rank 0, or the one process that is the host. Until the daemon is there, it ends like any other. Raises
     SeedfloodError."""
-    return join_ranks(find_rank(), node, _end)
+    return join_ranks(find_rank(), node, _end_if_lost)
 
 
 def run_rank(settings: Settings, place: RankPlace) -> None:
@@ -37,6 +37,11 @@ def run_rank(settings: Settings, place: RankPlace) -> None:
 
 def _end(fault: RankError | None) -> None:
     """On the thread of the ranks' watch: what computes may be within a transfer that never ends."""
+    _end_if_lost(fault)
+    leave(ExitCode.OK)
+
+
+def _end_if_lost(fault: RankError | None) -> None:
     if fault is not None:
         log.error(str(fault))
-    leave(ExitCode.OK if fault is None else fault.exit_code)
+        leave(fault.exit_code)
