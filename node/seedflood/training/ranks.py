@@ -97,8 +97,6 @@ class OneRank:
     """This process alone is the host: whatever is asked of the others is done already."""
 
     number, count = 0, 1
-    when_over: WhenOver
-    """Called on a thread of its own when rank 0 has ended in peace (None), or another rank is gone."""
 
     def in_turn(self, pieces: Sequence[Piece], compute: Callable[[Piece], Tensor], width: int) -> Iterator[Tensor]:
         """What `compute` gives for each piece, in their order, on all ranks: `width` numbers of float64 in host
@@ -119,6 +117,10 @@ class OneRank:
     def check_equal(self, *digests: bytes) -> None:
         """Raises ConfigError if these are not the same on all ranks."""
 
+    def when_over(self, then: WhenOver) -> None:
+        """From now on this, and nothing else, is called when rank 0 has ended in peace (None), or another rank is gone;
+        on a thread of its own."""
+
     def end(self) -> None:
         """Lets the others end, too. Returns when they know."""
 
@@ -127,17 +129,17 @@ ALONE = OneRank()
 
 
 class Ranks(OneRank):
-    """One of several processes. Only the compute thread uses it, but for `when_lost` and `end`."""
+    """One of several processes. Only the compute thread uses it, but for `when_over` and `end`."""
 
     def __init__(self, place: RankPlace, device: torch.device, when_over: WhenOver) -> None:
         """Waits for all other ranks. Raises RankError."""
         self.number, self.count = place
-        self.when_over = when_over
+        self._when_over = when_over
         self._held: dict[int, HeldRows] = {}
         with _reaching():
             _join(place, device)
             beats = dist.new_group(backend="gloo", timeout=timedelta(seconds=SILENCE_SECONDS_MAX))
-            self._watch = _Watch(beats, self.number, lambda fault: self.when_over(fault))
+            self._watch = _Watch(beats, self.number, lambda fault: self._when_over(fault))
             self._rounds: Any = dist.new_group(backend="gloo", timeout=FOREVER)  # may hang, and is watched
 
     # Weights
@@ -211,11 +213,14 @@ class Ranks(OneRank):
                 "the processes of this host read different models, rows or settings: give all of them the same files."
             )
 
+    def when_over(self, then: WhenOver) -> None:
+        self._when_over = then
+
     def end(self) -> None:
         self._watch.end()
 
     def wait_until_over(self) -> None:
-        """Until `when_over` was called."""
+        """Until what `when_over` has set was called."""
         self._watch.join()
 
     # Rounds

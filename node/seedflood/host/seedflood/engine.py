@@ -123,7 +123,7 @@ class SeedfloodEngine(FloodEngine):
         self.auditor = make_auditor(node, self.node, trainer, self.journal, daemon)
 
     def start(self) -> None:
-        self.trainer.ranks.when_over = self._end_of_ranks
+        self.trainer.ranks.when_over(self._end_of_ranks)
         self.results.evaluate_before()
         is_damaged, is_fresh = self.journal.damaged is not None, self.daemon.identity.is_fresh
         members = self.journal.members()
