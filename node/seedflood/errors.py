@@ -75,6 +75,18 @@ class InUseError(SeedfloodError):
     exit_code = ExitCode.TRY_AGAIN
 
 
+class RankError(SeedfloodError):
+    """Another process of this host (`torchrun`) is gone. When all are started again, the host goes on from its
+    journal."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another process of this host is gone: start all of them again, and the host goes on from its journal"
+        )
+
+
 class SupersededError(SeedfloodError):
     """Another process with the key of this node was started later, here or elsewhere."""
 

@@ -138,19 +138,19 @@ def digest_of(device, estimate, updates):
     return replica.digest(), replica.weights()
 
 
-SUMS = {"objective.values": 1}
+SUMS = {"estimate.measure": 1}
 """Of both variants, where these are on the device."""
 
 STEPS = {
     "gradient": (
         lambda replica: replica.measure_gradient(0, LABELS, tiny_batch()),
-        {"gradient.gradient": 3, TRANSFORMERS: 1},
-        {"gradient.gradient": 1, "devices.to_float64": 1, TRANSFORMERS: 1},
+        {"gradient.measure": 2, TRANSFORMERS: 1},
+        {"gradient.measure": 1, "devices.to_float64": 1, TRANSFORMERS: 1},
     ),
     "gradient of marked texts, by rows": (
         lambda replica: replica.measure_gradient(0, TEXTS, marked_batch(), micro_batch=3, is_checkpointed=True),
-        {"gradient.gradient": 5, TRANSFORMERS: 2, MASK: 4, "batches.answer_positions": 2},
-        {"gradient.gradient": 1, "devices.to_float64": 2, TRANSFORMERS: 2, MASK: 4, "batches.answer_positions": 2},
+        {"gradient.measure": 4, TRANSFORMERS: 2, MASK: 4, "batches.answer_positions": 2},
+        {"gradient.measure": 2, "devices.to_float64": 2, TRANSFORMERS: 2, MASK: 4, "batches.answer_positions": 2},
     ),
     "two-sided": (
         lambda replica: replica.measure(0, 5, LABELS, tiny_batch()),

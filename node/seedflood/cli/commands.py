@@ -37,7 +37,9 @@ from seedflood.cluster.topology import TopologyName
 from seedflood.config import (
     ObjectiveSettings,
     Settings,
+    check_ranks,
     check_settings,
+    find_rank,
     load_settings,
     merge,
     read_layer,
@@ -98,7 +100,14 @@ def run_node(
     configure_logging(name or "?")
     settings = load_settings(peers, flags)
     check_settings(settings)
+    place = find_rank()
+    check_ranks(settings, place)
     _check_own_score(settings)
+    if place.rank > 0:
+        configure_logging(f"{settings.node.name}, rank {place.rank}", is_quiet=True)
+        from seedflood.host.seedflood.rank import run_rank
+
+        run_rank(settings, place)
     configure_logging(settings.node.name)
     log.info("starting", version=VERSION, state=str(settings.node.state))
 

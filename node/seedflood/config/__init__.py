@@ -24,6 +24,7 @@ from seedflood.config.node import (
     divide_data,
     is_loopback,
 )
+from seedflood.config.ranks import RankPlace, check_ranks, find_rank
 from seedflood.config.run import READ_BY, WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import EstimateName, SeedfloodSettings
 from seedflood.config.settings import SECTIONS, Settings, add_algorithm

@@ -18,11 +18,11 @@ from seedflood.terminal import visible
 _QUIET = ("transformers", "urllib3", "httpx", "httpcore", "filelock", "fsspec", "datasets", "asyncio")
 
 
-def configure_logging(node: str) -> None:
-    """Called once per process. node: the name that stands in every line."""
+def configure_logging(node: str, *, is_quiet: bool = False) -> None:
+    """Called once per process. node: the name that stands in every line. is_quiet: of problems alone."""
     root = logging.getLogger()
     root.handlers = [_handler(lambda: node, is_for_people=sys.stderr.isatty())]
-    root.setLevel(logging.INFO)
+    root.setLevel(logging.WARNING if is_quiet else logging.INFO)
     logging.captureWarnings(True)
     for library in _QUIET:
         logging.getLogger(library).setLevel(logging.ERROR)

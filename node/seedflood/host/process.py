@@ -5,22 +5,21 @@ a new certificate.
 """
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import NoReturn
 
 import uvloop
 
 from seedflood import durable
 from seedflood.config import Settings
 from seedflood.errors import ConfigError, ExitCode
-from seedflood.host import garbage, outlets, signals
+from seedflood.host import garbage, signals
 from seedflood.host.compute import ComputeThread
 from seedflood.host.daemon import Daemon
 from seedflood.host.enrolment import Enrolment
+from seedflood.host.leaving import leave
 from seedflood.host.modes import Open, opener
 from seedflood.host.places import KEY_FILE, make_folder
 from seedflood.identity import Identity
@@ -123,7 +122,7 @@ class _Process:
             log.info("stopped before the end of the run; start again to go on", step=daemon.node.step)
         if not daemon.is_compute_idle:
             log.warning("a compute job still runs; leaving without waiting for it")
-            _leave(ExitCode.OK)
+            leave(ExitCode.OK)
 
     def _describe(self) -> str:
         return describe_line(self._daemon.hub if self._daemon is not None else None)
@@ -133,10 +132,10 @@ class _Process:
         self._notifier.stopping()
         if self._daemon is None:  # still loading: nothing was sent yet, and loading cannot be interrupted
             log.info(signals.STOPPED, signal=name)
-            _leave(ExitCode.OK)
+            leave(ExitCode.OK)
         self._daemon.hub.log("draining" if self._signals == 1 else "forced to stop", signal=name)
         if self._signals > 1:
-            _leave(ExitCode.TRY_AGAIN)
+            leave(ExitCode.TRY_AGAIN)
         self._daemon.drain()
 
     def _reload(self) -> None:
@@ -165,9 +164,3 @@ class _Process:
                 daemon.hub.log("other changes count after a restart only", "warning", settings=waiting)
             daemon.hub.log("reloaded", peers=addresses)
         self._notifier.ready()
-
-
-def _leave(code: ExitCode) -> NoReturn:
-    """Ends the process at once. Nothing has to be closed: journal and event log survive `kill -9`, too."""
-    outlets.finish()
-    os._exit(code)

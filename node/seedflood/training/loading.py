@@ -12,11 +12,16 @@ from seedflood.training.own import OwnTask
 from seedflood.training.tasks import Task, load_task
 
 
+def choose_device(node: NodeSettings) -> str:
+    """The device of this process, by its name."""
+    return usual_device(int(os.environ.get("LOCAL_RANK", "0"))) if node.device == "auto" else node.device
+
+
 def load_base(run: RunSettings, node: NodeSettings, adapter: Path | None = None) -> BaseModel:
     """The base model of a run, perhaps with the LoRA adapter in a folder. Its digest tells the tokenizer, too. Raises
     ModelError."""
     name = run.model if node.model_path is None else str(node.model_path)
-    device = usual_device(int(os.environ.get("LOCAL_RANK", "0"))) if node.device == "auto" else node.device
+    device = choose_device(node)
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
     base = load_model(name, device=device, dtype=dtype, adapter=adapter)
     if run.objective.task != "own":  # there tokens are the scripts' own affair

@@ -48,8 +48,8 @@ def plain_of(replica, family):
     """A plain model with the weights that a quantised replica stands for."""
     changes, plain = {}, tiny_model(family)
     for index, slot in enumerate(replica.slots):
-        base = slot.parameter if slot.quantised is None else slot.quantised.rows(slice(None))
-        if slot.quantised is None:  # folded already
+        base = slot.parameter if slot.stored is None else slot.stored.rows(slice(None))
+        if slot.stored is None:  # folded already
             changes[slot.slot.name] = torch.addmv(base, slot.u_MR, slot.a[0])
         else:
             changes[slot.slot.name] = base + replica.change(index)
@@ -106,8 +106,8 @@ def test_digests_and_bases_do_not_depend_on_how_weights_are_stored(kind):
 def test_on_a_gpu_weights_are_quantised_before_they_are_rounded(kind):
     half = Replica(prepare_model(tiny_model("opt"), tiny_tokenizer(), dtype="bfloat16"), tiny_settings(), quantize=kind)
     for slot, other in zip(half.slots, quantised("opt", kind).slots, strict=True):
-        if other.quantised is not None:
-            assert torch.equal(slot.quantised.rows(slice(None)), other.quantised.rows(slice(None)))
+        if other.stored is not None:
+            assert torch.equal(slot.stored.rows(slice(None)), other.stored.rows(slice(None)))
     half.apply(some_updates(20))
     assert half.measure_gradient(0, TEXTS, tiny_batch(labelled=False)).slope_F.isfinite().all()
 

@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 from seedflood.config import Settings
-from seedflood.errors import ConfigError, DivergenceError, SeedfloodError
+from seedflood.errors import ConfigError, DivergenceError, RankError, SeedfloodError
 from seedflood.host.compute import Compute, ComputeThread
 from seedflood.host.results import UNEXPORTABLE, Results, try_export
 from seedflood.host.seedflood.auditing import CANNOT_BE_AUDITED, Auditor, make_auditor, unaudited
 from seedflood.host.seedflood.contradictions import Contradictions
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
+from seedflood.host.seedflood.rank import join_first
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.shares import Shares
 from seedflood.host.seedflood.work import Applied, Work
@@ -59,7 +60,7 @@ async def open_seedflood(
     node, run = settings.node, settings.run
     if load is None and run.objective.task == "own":
         raise ConfigError(NOT_HERE)
-    trainer = await compute.run(load or (lambda: Trainer(run, node)))
+    trainer = await compute.run(load or (lambda: Trainer(run, node, join_first(node))))
     log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
@@ -122,11 +123,17 @@ class SeedfloodEngine(FloodEngine):
         self.auditor = make_auditor(node, self.node, trainer, self.journal, daemon)
 
     def start(self) -> None:
+        self.trainer.ranks.when_over(self._end_of_ranks)
         self.results.evaluate_before()
         is_damaged, is_fresh = self.journal.damaged is not None, self.daemon.identity.is_fresh
         members = self.journal.members()
         self._shares.recall(members)
         self.driver.start(members, is_journal_damaged=is_damaged, is_key_fresh=is_fresh)
+
+    def _end_of_ranks(self, fault: RankError | None) -> None:
+        """On a thread of the ranks."""
+        if fault is not None:
+            self.daemon.loop.call_soon_threadsafe(self.daemon.failed, fault)
 
     def view(self, now: float) -> View:
         view = super().view(now)
@@ -230,6 +237,7 @@ class SeedfloodEngine(FloodEngine):
     async def close(self) -> None:
         self._work.is_closed = True
         self.trainer.stop()
+        await asyncio.to_thread(self.trainer.ranks.end)
 
 
 def _on_one_line(text: str) -> str:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from seedflood.protocol.seedflood.bundles import LOSS_MAX, LOSS_UNIT_BITS, SCALAR_MAX, SCALAR_UNIT_BITS, UpdateValue
 from seedflood.training.objectives.batches import Batch
-from seedflood.training.objectives.objective import Objective, Score
+from seedflood.training.objectives.objective import Objective
+from seedflood.training.ranks import ALONE, OneRank
 from seedflood.training.seedflood.layers import LiveModel
 from seedflood.training.seedflood.slots import Live, Probe
 from seedflood.training.seedflood.subspace import Moves
@@ -67,23 +68,37 @@ def two_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
 
 
 @torch.inference_mode()
-def variant_losses(model: LiveModel, live: Live, objective: Objective, batch: Batch, a_PF: Tensor) -> list[float]:
+def variant_losses(
+    model: LiveModel, live: Live, objective: Objective, batch: Batch, a_PF: Tensor, ranks: OneRank = ALONE
+) -> list[float]:
     """The minimised figure at each of P variants, as means over the batch.
 
-    One forward pass of P times the rows computes them; on a CPU, several passes of fewer rows.
+    One forward pass of P times the rows computes them; on a CPU, several passes of fewer rows. ranks: see `gradient`.
     """
     device, variants = a_PF.device, len(a_PF)
-    pieces: Sequence[Batch] = batch.split(2 * CPU_CALL_TOKENS // variants) if device.type == "cpu" else [batch]
-    total: Score | None = None
+
+    def measure(piece: Batch) -> Tensor:
+        """Sums over a piece: of the losses, and of what is counted."""
+        rows = piece.to(device).repeated(variants)
+        count, length = rows.tokens_BT.shape
+        with live.probing(Probe(count, length, rows.answer_positions())):
+            score = objective.measure(model, rows, variants)
+        sums_P = score.minimised_sums
+        return torch.cat([sums_P, score.count_P.to(sums_P)]).cpu()  # one wait for the device
+
+    total = torch.zeros(2 * variants, dtype=torch.float64)
     with live.computing(a_PF):
-        for piece in pieces:
-            rows = piece.to(device).repeated(variants)
-            count, length = rows.tokens_BT.shape
-            with live.probing(Probe(count, length, rows.answer_positions())):
-                part = objective.measure(model, rows, variants)
-            total = part if total is None else total + part
-    assert total is not None
-    return total.values()
+        for told in ranks.in_turn(_pieces(batch, device, variants, ranks), measure, len(total)):
+            total += told
+    losses: list[float] = (total[:variants] / total[variants:]).tolist()
+    return losses
+
+
+def _pieces(batch: Batch, device: torch.device, variants: int, ranks: OneRank) -> Sequence[Batch]:
+    """What is computed at once: on a GPU all rows, or as many on each rank."""
+    if device.type == "cpu":
+        return batch.split(2 * CPU_CALL_TOKENS // variants)
+    return [*batch.parts(-(-len(batch.lengths_B) // ranks.count))]
 
 
 class Estimate(NamedTuple):

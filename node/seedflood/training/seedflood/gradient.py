@@ -12,13 +12,13 @@ Shapes: F increments (subspace.py).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
+from seedflood.training.ranks import ALONE, OneRank
 from seedflood.training.seedflood.layers import LiveModel
 from seedflood.training.seedflood.slots import Live, Probe
 from seedflood.training.stacks import checkpointed
@@ -48,24 +48,43 @@ def gradient(
     *,
     micro_batch: int | None = None,
     layers: Sequence[nn.Module] = (),
+    ranks: OneRank = ALONE,
 ) -> Gradient:
     """The gradient of the minimised figure, as a mean over the batch, at the increments a_F.
 
-    micro_batch: rows at once; None: all. layers: those to be checkpointed.
+    micro_batch: rows at once; None: all. layers: those to be checkpointed. ranks: of this host, which measure the same
+    batch and share its pieces.
     """
     device = a_F.device
     a_PF = a_F.detach().clone().unsqueeze(0).requires_grad_()
-    loss_sum, count = torch.zeros((), dtype=torch.float64), 0
+
+    def measure(part: Batch) -> Tensor:
+        """Sums over a piece: of the slopes, of the loss, and of what is counted."""
+        rows = part.to(device)
+        rows_count, length = rows.tokens_BT.shape
+        a_PF.grad = None
+        with live.probing(Probe(rows_count, length, rows.answer_positions())):
+            score = objective.measure(model, rows)
+            # The sum, not the mean: what goes back through half precision shall not be small.
+            score.minimised_sums.sum().backward()  # type: ignore[no-untyped-call]
+        assert a_PF.grad is not None
+        loss_P = score.minimised_sums.detach()
+        sums_2 = torch.cat([loss_P, score.count_P.to(loss_P)]).cpu()  # one wait for the device
+        slope_F = a_PF.grad[0].cpu().to(torch.float64)  # moved first: no other device shall convert it
+        return torch.cat([slope_F, sums_2])
+
+    total_F, total_2 = torch.zeros(len(a_F)), torch.zeros(2, dtype=torch.float64)
+    pieces = [part for piece in _pieces(batch, device, ranks) for part in piece.parts(micro_batch)]
     with torch.enable_grad(), checkpointed(layers), live.computing(a_PF):
-        pieces = batch.split(CPU_CALL_TOKENS) if device.type == "cpu" else [batch]
-        for part in chain.from_iterable(piece.parts(micro_batch) for piece in pieces):
-            rows = part.to(device)
-            rows_count, length = rows.tokens_BT.shape
-            with live.probing(Probe(rows_count, length, rows.answer_positions())):
-                score = objective.measure(model, rows)
-                # The sum, not the mean: what goes back through half precision shall not be small.
-                score.minimised_sums.sum().backward()  # type: ignore[no-untyped-call]
-            loss_sum += score.minimised_sums.detach().sum().cpu()
-            count += int(score.count_P[0])
-    assert a_PF.grad is not None
-    return Gradient(a_PF.grad[0].to("cpu", torch.float32) / count, float(loss_sum) / count)
+        for told in ranks.in_turn(pieces, measure, len(a_F) + len(total_2)):
+            total_F += told[: len(a_F)].to(torch.float32)
+            total_2 += told[len(a_F) :]
+    loss_sum, count = total_2.tolist()
+    return Gradient(total_F / count, loss_sum / count)
+
+
+def _pieces(batch: Batch, device: torch.device, ranks: OneRank) -> Sequence[Batch]:
+    """What is computed at once, if there is the memory. On a GPU all rows, or as many on each rank."""
+    if device.type == "cpu":
+        return batch.split(CPU_CALL_TOKENS)
+    return [*batch.parts(-(-len(batch.lengths_B) // ranks.count))]

@@ -37,6 +37,7 @@ from seedflood.training.causal import CausalModel
 from seedflood.training.models import distinct_parameters
 from seedflood.training.seedflood.quantised import Quantisation, quantise
 from seedflood.training.seedflood.slots import ALL, Live, LiveSlot
+from seedflood.training.seedflood.stored import StoredMatrix
 from seedflood.training.seedflood.subspace import Slot, SlotBasis, in_order
 
 
@@ -222,13 +223,19 @@ def detach(model: nn.Module) -> None:
 
 def quantise_slot(model: nn.Module, slot: LiveSlot, kind: Quantisation, weight_MN: Tensor) -> None:
     """Gives a matrix of a live model few bits, and frees the parameter. weight_MN: float32."""
-    slot.quantised = quantise(kind, weight_MN)
-    slot.quantised.dtype = slot.parameter.dtype
+    stored = quantise(kind, weight_MN)
+    stored.dtype = slot.parameter.dtype
+    store_slot(model, slot, stored)
+
+
+def store_slot(model: nn.Module, slot: LiveSlot, stored: StoredMatrix) -> None:
+    """Puts something else in the place of a matrix of a live model, and frees the parameter."""
+    slot.stored = stored
     slot.parameter = nn.Parameter(torch.empty(0), requires_grad=False)
     for module in model.modules():
         if isinstance(module, LiveModule) and module.slots.get("weight") is slot:
             del module.weight
-            module.weight = slot.quantised  # type: ignore[assignment]  # for whoever asks for its shape
+            module.weight = stored  # type: ignore[assignment]  # for whoever asks for its shape
 
 
 def _live_kinds(model: nn.Module) -> Iterator[tuple[nn.Module, type[LiveModule]]]:

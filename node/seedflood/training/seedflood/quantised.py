@@ -14,9 +14,8 @@ Only the losses that this host measures are a little others. Hosts that hold the
 Shapes: M rows and N columns of a stored weight, X some of its rows, B positions, K columns of what was folded.
 """
 
-import ctypes
 import importlib.util
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Literal
 
 import torch
@@ -24,14 +23,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from seedflood.errors import ModelError
+from seedflood.training.seedflood.stored import StoredMatrix, give_back_memory
+from seedflood.training.seedflood.subspace import SlotBasis
 
 Quantisation = Literal["int8", "nf4"]
 
 CHUNK_ELEMENTS = 1 << 20
 """How many numbers are float32 at once: 16 MB."""
-
-MMAP_THRESHOLD_OPTION = -3
-"""M_MMAP_THRESHOLD of glibc's malloc.h."""
 
 NF4_BLOCK = 64
 """How many numbers share a scale."""
@@ -45,24 +43,15 @@ def check_quantisation(kind: Quantisation | None) -> None:
 
 def quantise(kind: Quantisation, weight_MN: Tensor) -> "QuantisedMatrix":
     """A matrix in few bits, on the device of the weight."""
-    _give_back_memory()
+    give_back_memory()
     return Int8Matrix(weight_MN) if kind == "int8" else Nf4Matrix(weight_MN)
 
 
-def _give_back_memory() -> None:
-    """Large blocks that are freed go back to the system at once, from now on: glibc otherwise keeps more of them than
-    the model takes (1.6 GB of a model of 1 B parameters)."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None:
-        set_option(MMAP_THRESHOLD_OPTION, 1 << 20)
-
-
-class QuantisedMatrix(ABC):
-    """A matrix that is not written any more. It takes the place of a module's weight, so it has shape, device and
-    dtype (of the model) of one."""
+class QuantisedMatrix(StoredMatrix):
+    """A matrix that is not written any more."""
 
     def __init__(self, weight_MN: Tensor) -> None:
-        self.shape, self.device, self.dtype = weight_MN.shape, weight_MN.device, torch.float32
+        super().__init__(weight_MN.shape, weight_MN.device, torch.float32)
         self._epochs: list[int] = []
         """Those that were folded, in the order of their columns."""
         self._left_MK = weight_MN.new_zeros(self.shape[0], 0)
@@ -72,8 +61,10 @@ class QuantisedMatrix(ABC):
     def rows(self, index: Tensor | slice) -> Tensor:
         """Rows of the base weight, (X, N) float32."""
 
-    def fold(self, epoch: int, left_MR: Tensor, right_RN: Tensor) -> None:
-        """Adds `L R` to what an epoch has changed. right_RN: always the same in one epoch."""
+    def fold(self, epoch: int, basis: SlotBasis, a: Tensor) -> None:
+        """Adds `L R` to what an epoch has changed; R is always the same in one epoch."""
+        assert basis.v_NR is not None
+        left_MR, right_RN = basis.left(a.to(self.device)), basis.v_NR.T
         rank = len(right_RN)
         if epoch not in self._epochs:
             self._epochs.append(epoch)
@@ -85,6 +76,9 @@ class QuantisedMatrix(ABC):
     def lookup(self, index_X: Tensor) -> Tensor:
         """Some rows as they are after all folded epochs."""
         return (self.rows(index_X) + self._left_MK[index_X] @ self._right_KN).to(self.dtype)
+
+    def add_product(self, y_BX: Tensor, x_BY: Tensor, index: Tensor | slice, *, is_transposed: bool) -> Tensor:
+        return y_BX.add_(self.outputs(x_BY, index) if is_transposed else self.inputs(x_BY))
 
     def outputs(self, x_BN: Tensor, index: Tensor | slice) -> Tensor:
         """`x W^T`, or some columns of it."""

@@ -34,6 +34,7 @@ from seedflood.training.devices import same_draws
 from seedflood.training.models import BaseModel, ExportDtype, distinct_parameters, export_model
 from seedflood.training.objectives.batches import Batch
 from seedflood.training.objectives.objective import Objective
+from seedflood.training.ranks import ALONE, OneRank, Ranks, RoundKind
 from seedflood.training.seedflood.aggregation import make_aggregation
 from seedflood.training.seedflood.bypass import check_reads
 from seedflood.training.seedflood.coefficients import EpochCoefficients
@@ -41,13 +42,15 @@ from seedflood.training.seedflood.compression import compression_of
 from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.estimate import EPSILON, TWO_SIDED, Estimate, Measurement, variant_losses
 from seedflood.training.seedflood.gradient import Gradient, gradient
-from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot
+from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot, store_slot
 from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.reputation import Reputations
+from seedflood.training.seedflood.sharded import ShardedMatrix
 from seedflood.training.seedflood.singular import fix_singular_columns, frobenius_norm
 from seedflood.training.seedflood.skipping import mark_skippable
-from seedflood.training.seedflood.slots import find_alike
+from seedflood.training.seedflood.slots import LiveSlot, find_alike
+from seedflood.training.seedflood.stored import give_back_memory
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.stacks import layers_of
 
@@ -66,11 +69,13 @@ class Replica:
         *,
         quantize: Quantisation | None = None,
         reference: CausalModel | None = None,
+        ranks: OneRank = ALONE,
     ) -> None:
         """folder: where old epochs are put aside (`EpochCoefficients`). quantize: how matrices are stored; then the
-        weights cannot be read, only computed with. reference: a second base model, which stays as it is."""
+        weights cannot be read, only computed with. reference: a second base model, which stays as it is. ranks: the
+        processes that are this host; each keeps a part of every matrix."""
         settings = run.seedflood
-        self.base, self.reference = base, reference
+        self.base, self.reference, self.ranks = base, reference, ranks
         self.model = base.model
         self.causal = LiveModel(base.model)
         """The model as objectives see it, with the replica's weights."""
@@ -79,6 +84,8 @@ class Replica:
         """So many steps after an epoch all hosts hold what came late for it."""
         self.epsilon = EPSILON
         self.live, self.slots = attach(base.model)
+        self._slot_of = _slots_by_name(base.model, self.slots)
+        """The number of the slot of a parameter, by each of its names."""
         slots, has_gradients = [slot.slot for slot in self.slots], settings.estimate == "gradient"
         shapes = [slot.shape for slot in slots]
         left = past_size(run.clients) if settings.window == "strict" else 0
@@ -104,6 +111,8 @@ class Replica:
         self._bind()
         check_reads(self.model)
         mark_skippable(self.causal, self.live)
+        if isinstance(ranks, Ranks):
+            self._shard(ranks)
 
     @property
     def epoch_bytes(self) -> int:
@@ -163,10 +172,10 @@ class Replica:
     ) -> Measurement:
         """Estimates a step on a batch, with the weights as they are. Opens the step's epoch, which must not be an
         earlier one than that which is open. seed: see `protocol.seedflood.seeds.probe_seed`."""
-        self._open(step)
+        self.open_for(step)
         moves = self.subspace.moves(self.epoch, torch.tensor([seed], dtype=torch.int64)).to(self.base.device)
         a_PF = by.variants(self._a_F, moves, self.epsilon)
-        losses = variant_losses(self.causal, self.live, objective, batch, a_PF)
+        losses = variant_losses(self.causal, self.live, objective, batch, a_PF, self.ranks)
         return by.conclude(losses, self.epsilon, self.compression.limit)
 
     def measure_by(self, loss_of: Callable[[], float], seed: int, by: Estimate) -> Measurement:
@@ -208,9 +217,10 @@ class Replica:
         is_checkpointed: bool = False,
     ) -> Gradient:
         """The slopes along all coordinates, with the weights as they are. Opens the step's epoch."""
-        self._open(step)
+        self.open_for(step)
         layers = layers_of(self.model) if is_checkpointed else ()
-        return gradient(self.causal, self.live, objective, batch, self._a_F, micro_batch=micro_batch, layers=layers)
+        given = (self.causal, self.live, objective, batch, self._a_F)
+        return gradient(*given, micro_batch=micro_batch, layers=layers, ranks=self.ranks)
 
     def open_epoch(self, epoch: int) -> None:
         """Opens an epoch, after folding the open one and all between them. Does nothing for an earlier epoch."""
@@ -269,17 +279,23 @@ class Replica:
 
     def weights(self) -> dict[str, Tensor]:
         """All weights as `weight` has them, by all names of the parameters, also of those that are not trained."""
-        folded = {id(slot.parameter): self.weight(index) for index, slot in enumerate(self.slots)}
-        for name, parameter in distinct_parameters(self.model):
-            if id(parameter) not in folded:
-                folded[id(parameter)] = _copy_master(self._master(name, parameter))
+        weights = [self.weight(index) for index in range(len(self.slots))]
+        others = {
+            id(parameter): _copy_master(self._master(name, parameter))
+            for name, parameter in distinct_parameters(self.model)
+            if name not in self._slot_of
+        }
         named = self.model.named_parameters(remove_duplicate=False)
-        return {name: folded[id(parameter)] for name, parameter in named}
+        untrained = {name: others[id(parameter)] for name, parameter in named if name not in self._slot_of}
+        return {name: weights[index] for name, index in self._slot_of.items()} | untrained
 
     def weight(self, index: int) -> Tensor:
         """The weight of slot number `index` with the open epoch folded in: a float32 copy in host memory."""
         slot = self.slots[index]
-        master = _copy_master(self._master(slot.slot.name, slot.parameter))
+        if isinstance(slot.stored, ShardedMatrix):
+            master = slot.stored.whole()
+        else:
+            master = _copy_master(self._master(slot.slot.name, slot.parameter))
         return _add_increment(master, slot.basis.to("cpu"), slot.a[0].detach().cpu())
 
     def parts(self, index: int) -> Iterator[tuple[SlotBasis, Tensor]]:
@@ -300,8 +316,8 @@ class Replica:
         """Writes the weights as they are as a Hugging Face folder (`models.export_model`, which see for errors)."""
         return export_model(self.base, self.weights(), folder, card=card, dtype=dtype)
 
-    def _open(self, step: int) -> None:
-        """The epoch of a step that is to be measured."""
+    def open_for(self, step: int) -> None:
+        """Opens the epoch of a step that is to be measured."""
         epoch = self.epoch_of(step)
         assert epoch >= self.epoch, f"step {step} is of epoch {epoch}, but epoch {self.epoch} is open"
         self.open_epoch(epoch)
@@ -376,11 +392,18 @@ class Replica:
         if not sum_E.any():
             return
         a_F = self.subspace.increments(sum_E[: self.subspace.size], self._aggregation.unit)
+        self.ranks.order(RoundKind.FOLD, epoch, values=a_F)
+        self.fold_increments(epoch, a_F, bases)
+
+    @torch.no_grad()
+    def fold_increments(self, epoch: int, a_F: Tensor, bases: list[SlotBasis] | None = None) -> None:
+        """Adds increments of an epoch to the weights that are in this process. bases: of the epoch, if they are
+        there."""
         for index, slot in enumerate(self.slots):
             basis = bases[index] if bases is not None else self.subspace.basis(epoch, index, self.base.device)
             a = self.subspace.part(a_F, index)
-            if slot.quantised is not None and basis.v_NR is not None:
-                slot.quantised.fold(epoch, basis.left(a.to(self.base.device)), basis.v_NR.T)
+            if slot.stored is not None:
+                slot.stored.fold(epoch, basis, a)
                 continue
             master = self._master(slot.slot.name, slot.parameter)
             if master is slot.parameter:
@@ -388,6 +411,27 @@ class Replica:
                 continue
             _add_increment(master, basis.to("cpu"), a)
             slot.parameter.copy_(master)
+
+    @property
+    def increments(self) -> Tensor:
+        """What the model computes with in the open epoch, (F,): float32 in host memory."""
+        return self._a_F.detach().cpu().clone()
+
+    def compute_as(self, epoch: int, a_F: Tensor) -> None:
+        """On a rank that keeps no coefficients: computes with these increments of this epoch. Earlier epochs are
+        folded by themselves."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self._bind()
+        self._a_F.copy_(a_F)
+
+    def _shard(self, ranks: Ranks) -> None:
+        """Keeps a part of each matrix. One matrix after the other: what the others have is freed at once."""
+        give_back_memory()
+        for number, slot in enumerate(self.slots):
+            if slot.slot.is_matrix:
+                master = None if self.base.master is None else self.base.master.pop(slot.slot.name)
+                store_slot(self.model, slot, ShardedMatrix(slot.parameter, master, ranks, number))
 
     def _read_weights(self, count: int) -> list[float]:
         """Takes so many columns of each matrix's bases from its singular vectors. The norms of all matrices but the
@@ -408,6 +452,12 @@ class Replica:
 
     def _master(self, name: str, parameter: Tensor) -> Tensor:
         return parameter if self.base.master is None else self.base.master[name]
+
+
+def _slots_by_name(model: nn.Module, slots: Sequence[LiveSlot]) -> dict[str, int]:
+    number_of = {id(slot.parameter): number for number, slot in enumerate(slots)}
+    named = model.named_parameters(remove_duplicate=False)
+    return {name: number_of[id(one)] for name, one in named if id(one) in number_of}
 
 
 def _copy_master(master: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seedflood.training.devices import autocast
-from seedflood.training.seedflood.quantised import QuantisedMatrix
+from seedflood.training.seedflood.stored import StoredMatrix
 from seedflood.training.seedflood.subspace import Slot, SlotBasis
 
 ALL = slice(None)
@@ -98,7 +98,7 @@ class LiveSlot:
     def __init__(self, slot: Slot, parameter: nn.Parameter, live: Live) -> None:
         self.slot = slot
         self.parameter = parameter
-        self.quantised: QuantisedMatrix | None = None
+        self.stored: StoredMatrix | None = None
         """In place of the parameter, which then is gone."""
         self.live = live
 
@@ -114,7 +114,7 @@ class LiveSlot:
         """In which modules compute with it."""
         if self.is_of_norm:
             return torch.float32
-        return self.parameter.dtype if self.quantised is None else self.quantised.dtype
+        return self.parameter.dtype if self.stored is None else self.stored.dtype
 
     @property
     def a(self) -> Tensor:
@@ -141,8 +141,8 @@ class LiveSlot:
     def add_product(self, y_NX: Tensor, x_NY: Tensor, index: Tensor | slice = ALL) -> Tensor:
         """`y + x W^T` of the weight as it is stored, or some columns of it; `y + x W` if it ends with V. y is written
         to."""
-        if self.quantised is not None:
-            return y_NX.add_(self.quantised.outputs(x_NY, index) if self.side == "u" else self.quantised.inputs(x_NY))
+        if self.stored is not None:
+            return self.stored.add_product(y_NX, x_NY, index, is_transposed=self.side == "u")
         weight_YX = self.parameter[index].T if self.side == "u" else self.parameter
         if y_NX.dtype == x_NY.dtype == weight_YX.dtype:
             return y_NX.addmm_(x_NY, weight_YX)
@@ -150,9 +150,7 @@ class LiveSlot:
 
     def lookup(self, index_N: Tensor) -> Tensor:
         """Rows of the weight as it is stored."""
-        return (
-            functional.embedding(index_N, self.parameter) if self.quantised is None else self.quantised.lookup(index_N)
-        )
+        return functional.embedding(index_N, self.parameter) if self.stored is None else self.stored.lookup(index_N)
 
     def left(self, index: Tensor | slice) -> Tensor:
         """Rows of `U A` by rows, (X, R). Gradients have one variant."""

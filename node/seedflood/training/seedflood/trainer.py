@@ -26,6 +26,7 @@ from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import load_base, load_rows
 from seedflood.training.models import BaseModel, try_export
 from seedflood.training.objectives.reward import Reward
+from seedflood.training.ranks import ALONE, OneRank, Ranks, RoundKind
 from seedflood.training.seedflood.compression import compress
 from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
@@ -34,6 +35,9 @@ from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write
 from seedflood.training.seedflood.schedule import ONE, factor_of
 from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
+
+ORIGIN_OFFSET = 1 << 63
+"""Ranks tell each other integers of 64 bits with a sign; an origin has 64 bits without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,32 @@ class Trainer:
     """Loads model and data; then measures, applies, evaluates and exports. Raises ConfigError, ModelError or DataError
     while loading."""
 
-    def __init__(self, run: RunSettings, node: NodeSettings) -> None:
+    def __init__(self, run: RunSettings, node: NodeSettings, ranks: OneRank = ALONE) -> None:
+        """ranks: the processes that are this host. That of rank 0 does what the daemon asks, the others `follow`."""
         if node.threads is not None:
             torch.set_num_threads(node.threads)
         self.run = run
         self.node = node
+        self.ranks = ranks
         check_quantisation(node.quantisation)
-        base = self._load_base()
-        self.task = load_rows(run, node, base)
+        with ranks.turn():
+            self._load()
+        settings = (run.run_id(), repr((node.micro_batch, self.dtype)).encode())
+        ranks.check_equal(self.base_digest, self.rows.digest, *settings)
+        self._rate, self._factor = self.replica.learning_rate, factor_of(run)
+        self.compression = self.replica.compression
+        """The form of what is told of a step; whoever receives updates checks it."""
+        self._early: dict[int, Texts] = {}
+        """By the steps for which they were written."""
+
+    def stop(self) -> None:
+        """Nobody wants what is computed any more. Called by another thread."""
+        if (replica := getattr(self, "replica", None)) is not None:  # it may be made again just now
+            replica.causal.is_stopped = True
+
+    def _load(self) -> None:
+        base, node = self._load_base(), self.node
+        self.task = load_rows(self.run, node, base)
         shard = self.task.shard
         self.rows = Rows(shard.index, shard.count, self.task.digest())
         """What is measured on."""
@@ -78,17 +100,7 @@ class Trainer:
         self.base_digest = base.digest
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many parameters there are, and how many bytes they take."""
-        self.replica = make_replica(run, base, node)
-        self._rate, self._factor = self.replica.learning_rate, factor_of(run)
-        self.compression = self.replica.compression
-        """The form of what is told of a step; whoever receives updates checks it."""
-        self._early: dict[int, Texts] = {}
-        """By the steps for which they were written."""
-
-    def stop(self) -> None:
-        """Nobody wants what is computed any more. Called by another thread."""
-        if (replica := getattr(self, "replica", None)) is not None:  # it may be made again just now
-            replica.causal.is_stopped = True
+        self.replica = make_replica(self.run, base, node, self.ranks)
 
     def _load_base(self) -> BaseModel:
         return load_base(self.run, self.node)
@@ -163,17 +175,24 @@ class Trainer:
         """
         epoch = self.replica.epoch
         self._early.clear()
-        del self.replica  # before the new one is loaded: there may not be memory for two
-        base = self._load_base()
-        if base.digest != self.base_digest:
-            raise ModelError(
-                "The base model here has changed since the node started: put back the files it was started with."
-            )
-        self.replica = make_replica(self.run, base, self.node)
+        self.ranks.order(RoundKind.RELOAD)
+        self._load_again()
         for one in closed:
             self.replica.adopt(one.epoch, one.coefficients, ())
         self.replica.replay(pages)
         self.replica.open_epoch(epoch)
+
+    def _load_again(self) -> None:
+        """The replica before its first update."""
+        del self.replica  # before the new one is loaded: there may not be memory for two
+        self.ranks.drop()
+        with self.ranks.turn():
+            base = self._load_base()
+            if base.digest != self.base_digest:
+                raise ModelError(
+                    "The base model here has changed since the node started: put back the files it was started with."
+                )
+            self.replica = make_replica(self.run, base, self.node, self.ranks)
 
     def _measure_in_turn(self, origin: OriginId, step: int, count: int) -> list[Measurement]:
         """Measures each step on rows of its own, as if the steps before were applied.
@@ -192,6 +211,26 @@ class Trainer:
         return measured
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
+        replica = self.replica
+        replica.open_for(step)
+        if self.ranks.count > 1:
+            self.ranks.order(RoundKind.MEASURE, origin - ORIGIN_OFFSET, step, replica.epoch, values=replica.increments)
+        return self._measure_here(origin, step)
+
+    def follow(self, ranks: Ranks) -> None:
+        """On another rank than the first: does what rank 0 orders, until this is gone. Raises RankError then."""
+        while True:
+            kind, first, step, epoch = ranks.next_order()
+            if kind == RoundKind.MEASURE:
+                self.replica.compute_as(epoch, ranks.receive(self.replica.increments))
+                self._measure_here(first + ORIGIN_OFFSET, step)
+            elif kind == RoundKind.FOLD:
+                self.replica.fold_increments(first, ranks.receive(self.replica.increments))
+            elif kind == RoundKind.RELOAD:
+                self._load_again()
+
+    def _measure_here(self, origin: OriginId, step: int) -> Measurement:
+        """Together with all other ranks."""
         objective, batch = self.task.objective, self.task.batch(origin, step)
         if isinstance(self.compression, Pairs):
             seed, by = probe_seed(self.run.seed, origin, step), ESTIMATES[self.run.seedflood.estimate]
@@ -246,8 +285,8 @@ class Trainer:
         }
 
 
-def make_replica(run: RunSettings, base: BaseModel, node: NodeSettings) -> Replica:
+def make_replica(run: RunSettings, base: BaseModel, node: NodeSettings, ranks: OneRank = ALONE) -> Replica:
     """The replica of a run before its first update. node: where old epochs are put aside, and how weights are
-    stored."""
+    stored. ranks: by which."""
     reference = load_base(run, node).causal if run.objective.kl else None  # mapped, if the file is of float32
-    return Replica(base, run, node.state, quantize=node.quantisation, reference=reference)
+    return Replica(base, run, node.state, quantize=node.quantisation, reference=reference, ranks=ranks)

@@ -1,0 +1,47 @@
+"""The processes of a host over several (`training/ranks`): rank 0 is the daemon. The others have neither journal, links
+nor page, and do what it orders.
+
+They end with 0 when rank 0 ends in peace, and with 75 when another rank is gone, as rank 0 does. A signal to leave is
+for rank 0, which takes the others along.
+"""
+
+import signal
+
+from seedflood.config import NodeSettings, RankPlace, Settings, find_rank
+from seedflood.errors import ExitCode, RankError
+from seedflood.host.leaving import leave
+from seedflood.log import log
+from seedflood.training.ranks import OneRank, Ranks, join_ranks
+from seedflood.training.seedflood.trainer import Trainer
+
+
+def join_first(node: NodeSettings) -> OneRank:
+    """Rank 0, or the one process that is the host. Until the daemon is there, it ends like any other. Raises
+    SeedfloodError."""
+    return join_ranks(find_rank(), node, _end_if_lost)
+
+
+def run_rank(settings: Settings, place: RankPlace) -> None:
+    """Any other rank. It ends the process, unless it raises SeedfloodError."""
+    ranks = join_ranks(place, settings.node, _end)
+    assert isinstance(ranks, Ranks), "one process is the daemon"
+    trainer = Trainer(settings.run, settings.node, ranks)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        trainer.follow(ranks)
+    except RankError:
+        ranks.wait_until_over()  # rank 0 may have ended in peace
+        raise
+
+
+def _end(fault: RankError | None) -> None:
+    """On the thread of the ranks' watch: what computes may be within a transfer that never ends."""
+    _end_if_lost(fault)
+    leave(ExitCode.OK)
+
+
+def _end_if_lost(fault: RankError | None) -> None:
+    if fault is not None:
+        log.error(str(fault))
+        leave(fault.exit_code)

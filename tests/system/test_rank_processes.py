@@ -1,0 +1,147 @@
+"""One host over two processes: what it ends with is what one process ends with, and what becomes of it if one dies."""
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import Host, Hosts
+
+from seedflood.cluster.ports import reserve_ports
+from seedflood.errors import ExitCode, RankError
+from seedflood.host.places import KEY_FILE
+from seedflood.identity import Identity
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+RUN = {"steps": 8, "refresh_period": 3, "batch_size": 8, "clients": 1, "train_examples": 64}
+NODE = {"device": "cpu", "http": "", "evaluate_every": 0, "evaluate_examples": 16}
+
+
+def make(hosts: Hosts, run: dict[str, Any], **node: Any) -> Host:
+    """A host with a key."""
+    (host,) = hosts.make(1, [], RUN | run, NODE | {"export": str(hosts.folder / "model")} | node)
+    state = host.folder / "state"
+    state.mkdir()
+    Identity.load_or_create(state / KEY_FILE)
+    return host
+
+
+def second(host: Host) -> Host:
+    """Its second process; what that says goes elsewhere."""
+    folder = host.folder.parent / "second"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(host.folder / "peers.toml", folder)
+    return Host(folder)
+
+
+def start(ranks: list[Host]) -> None:
+    """As torchrun does it."""
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_ports(1)[0]), "WORLD_SIZE": str(len(ranks))}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in address.items():
+            patch.setenv(name, value)
+        for number, rank in enumerate(ranks):
+            patch.setenv("RANK", str(number))
+            rank.start()
+
+
+def begin_again(host: Host) -> None:
+    """With the same key, and without what it has learned."""
+    state = host.folder / "state"
+    for path in state.iterdir():
+        if path.name != KEY_FILE:
+            path.unlink()
+    shutil.rmtree(host.folder.parent / "model", ignore_errors=True)
+
+
+def outcome(host: Host) -> tuple[Any, ...]:
+    result = host.result()
+    model = Path(host.settings.node.export or "") / "model.safetensors"
+    return result["digest"], result["loss_before"], result["loss_after"], model.read_bytes()
+
+
+@pytest.mark.parametrize("estimate", ["gradient", "two-sided"])
+def test_two_processes_end_with_what_one_ends_with(hosts: Hosts, estimate: str):
+    host = make(hosts, {"estimate": estimate})
+    host.start()
+    assert host.end() == ExitCode.OK
+    expected = outcome(host)
+    begin_again(host)
+    other = second(host)
+    start([host, other])
+    assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
+    assert outcome(host) == expected
+    assert other.events == []
+    other.close()
+
+
+def test_a_host_of_which_a_process_dies_goes_on_from_its_journal(hosts: Hosts):
+    host = make(hosts, {"estimate": "gradient", "steps": 24})
+    host.start()
+    assert host.end() == ExitCode.OK
+    expected = outcome(host)
+    begin_again(host)
+    other = second(host)
+    for dies, stays in ((other, host), (host, other)):
+        host.listen()
+        start([host, other])
+        host.wait_for("progress", step=3)
+        dies.kill()
+        assert stays.end() == ExitCode.TRY_AGAIN
+        assert stays.has_said(str(RankError()))
+    host.listen()
+    start([host, other])
+    assert host.wait_for("started")["step"] >= 3
+    assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
+    assert outcome(host) == expected
+    other.close()
+
+
+def test_both_processes_leave_when_they_are_stopped(hosts: Hosts):
+    host = make(hosts, {"estimate": "gradient", "steps": 100_000})
+    other = second(host)
+    start([host, other])
+    host.wait_for("progress", step=2)
+    other.signal(signal.SIGTERM)  # it is for rank 0
+    host.signal(signal.SIGTERM)
+    assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
+    assert other.events == []
+    other.close()
+
+
+def test_what_several_processes_cannot_do_is_refused_before_the_model_is_loaded(hosts: Hosts):
+    host = make(hosts, {}, dtype="int8")
+    other = second(host)
+    start([host, other])
+    assert [host.end(), other.end()] == [ExitCode.CONFIG, ExitCode.CONFIG]
+    assert 'cannot do dtype = "int8": start it as one process' in host.last_words
+    other.close()
+
+
+@pytest.mark.long
+def test_torchrun_starts_a_host_again_of_which_a_process_died(hosts: Hosts):
+    host = make(hosts, {"estimate": "gradient", "steps": 24})
+    host.start()
+    assert host.end() == ExitCode.OK
+    expected = outcome(host)
+    begin_again(host)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    host.command = (*torchrun, "-m", "seedflood", "--peers", str(host.folder / "peers.toml"))
+    host.listen()
+    host.start()
+    host.wait_for("progress", step=3)
+    assert host.process is not None
+    os.kill(rank_of(host.process.pid, 1), signal.SIGKILL)
+    assert host.wait_for("started")["step"] >= 3
+    assert host.end() == ExitCode.OK
+    assert outcome(host) == expected
+
+
+def rank_of(agent: int, rank: int) -> int:
+    """The process of a rank that torchrun has started."""
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    return next(int(one) for one in children if f"RANK={rank}" in Path(f"/proc/{one}/environ").read_text().split("\0"))

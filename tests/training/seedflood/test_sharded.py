@@ -1,0 +1,93 @@
+"""A replica over several ranks computes, folds and exports what a whole one does.
+
+The ranks of these tests are replicas in one process that look into each other; those of processes have their tests in
+tests/system/test_rank_processes.py.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from reference import objective_of, some_updates, tiny_batch, tiny_model, tiny_settings, tiny_tokenizer
+
+from seedflood.training.models import prepare_model
+from seedflood.training.ranks import OneRank, Ranks
+from seedflood.training.seedflood import sharded
+from seedflood.training.seedflood.replica import Replica
+
+pytestmark = pytest.mark.usefixtures("drawn_once")
+
+
+class Neighbours(Ranks):
+    """A rank that reads from the others what it lacks, and computes all pieces itself. all: the ranks, by number."""
+
+    def __init__(self, number: int, count: int, all_ranks: "list[Neighbours]") -> None:
+        self.number, self.count = number, count
+        self._held = {}
+        self._all = all_ranks
+        all_ranks.append(self)
+
+    in_turn = OneRank.in_turn
+    order = OneRank.order
+
+    def gather(self, number, part, *, is_master=False):
+        return torch.cat([one._held[number].block(part, is_master=is_master) for one in self._all])
+
+    def lookup(self, number, index_X):
+        return sum(one._held[number].found(index_X) for one in self._all)
+
+
+def replicas(count, family, tied, dtype, **changes) -> Iterator[Replica]:
+    """A whole one, then those of `count` ranks."""
+    ranks: list[Neighbours] = []
+    for one in (None, *(Neighbours(number, count, ranks) for number in range(count))):
+        base = prepare_model(tiny_model(family, tied=tied), tiny_tokenizer(), dtype=dtype)
+        settings = tiny_settings(refresh_period=3, **changes)
+        yield Replica(base, settings) if one is None else Replica(base, settings, ranks=one)
+
+
+@pytest.mark.parametrize(("count", "dtype"), [(2, "float32"), (3, "bfloat16")])
+@pytest.mark.parametrize(("family", "tied"), [("opt", True), ("gpt2", True), ("gemma3", False), ("llama", False)])
+def test_ranks_compute_and_fold_what_one_process_does(family, tied, dtype, count):
+    whole, *parts = replicas(count, family, tied, dtype)
+    updates = some_updates(12, steps=6, scalar_max=1 << 20)
+    for one in (whole, *parts):
+        one.apply(updates)
+        one.open_epoch(2)
+    for labelled in (True, False):
+        batch = tiny_batch(labelled=labelled)
+        objective = objective_of(batch)
+        expected, got = (one.measure(6, 3, objective, batch) for one in (whole, parts[0]))
+        assert got == expected
+        slopes = [
+            one.measure_gradient(6, objective, batch, micro_batch=1, is_checkpointed=True) for one in (whole, parts[0])
+        ]
+        assert torch.equal(slopes[1].slope_F, slopes[0].slope_F)
+        assert slopes[1].loss == slopes[0].loss
+    weights = whole.weights()
+    exported = parts[-1].weights()
+    assert exported.keys() == weights.keys()
+    assert all(torch.equal(exported[name], weight) for name, weight in weights.items())
+
+
+def test_each_rank_holds_its_share():
+    whole, *parts = replicas(3, "llama", False, "bfloat16")
+    matrices = sum(parameter.numel() for parameter in whole.model.parameters() if parameter.dim() == 2)
+    for one in parts:
+        held = [slot.stored for slot in one.slots if slot.stored is not None]
+        assert sum(matrix.block(0, is_master=False).numel() for matrix in held) == pytest.approx(matrices / 3, rel=0.1)
+        assert not any(parameter.dim() == 2 for parameter in one.model.parameters())
+        assert not any(name.endswith("proj.weight") for name in one.base.master or {})
+
+
+@pytest.mark.parametrize("family", ["opt", "gpt2"])
+def test_a_large_matrix_is_gathered_a_part_at_a_time(monkeypatch, family):
+    monkeypatch.setattr(sharded, "PART_ELEMENTS_MAX", 16 * 5)
+    whole, *parts = replicas(2, family, True, "float32")
+    batch = tiny_batch(labelled=False)
+    objective = objective_of(batch)
+    slopes = [one.measure_gradient(0, objective, batch) for one in (whole, parts[1])]
+    torch.testing.assert_close(slopes[1].slope_F, slopes[0].slope_F, rtol=1e-4, atol=1e-6)
+    assert slopes[1].loss == pytest.approx(slopes[0].loss)
+    exported = parts[1].weights()
+    assert all(torch.equal(exported[name], weight) for name, weight in whole.weights().items())
