@@ -24,13 +24,14 @@ AXES = {
 INTRODUCTION = """\
 # A real model: {title}
 
-Written by `python -m benchmarks.real`; do not edit it. {clients} origins on one link. Medians over run
-seeds, with the least and the most in parentheses, on test rows. *base* is the model before training, *rank-R* SeedFlood
-with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: real daemons over loopback at
-their defaults, but for strict windows, with all bytes that they send. AdamW, LoRA (rank 8) and DiLoCo are in one process, with as many rows in
-a step. Of each, three learning rates were tried with the first seed, and the best one was kept. AdamW and LoRA train
-one model with all rows, and send nothing. Weights are float32. Seconds are processor time of one host, without loading
-and evaluation; what was measured on a GPU has none.
+Written by `python -m benchmarks.real`; do not edit it. {clients} origins on one link. Medians over run seeds,
+with the least and the most in parentheses, on test rows. *base* is the model before training, *rank-R*
+SeedFlood with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: real
+daemons over loopback at their defaults, but for strict windows, with all bytes that they send. AdamW, LoRA
+(rank 8) and DiLoCo are in one process, with as many rows in a step. Of each, three learning rates were tried
+with the first seed, and the best one was kept. AdamW and LoRA train one model with all rows, and send
+nothing. Weights are float32. Seconds are processor time of one host, without loading and evaluation; what was
+measured on a GPU has none.
 """
 
 
