@@ -215,6 +215,14 @@ def test_too_little_memory_space_or_time_is_told(examine, monkeypatch):
     assert "set it" in texts["clock"]
 
 
+def test_a_model_that_cannot_even_be_loaded_is_told_without_loading_it(examine, monkeypatch):
+    monkeypatch.setattr(doctor, "_free_memory", lambda: 400_000)
+    monkeypatch.setattr(doctor, "_measure", None)
+    code, levels, texts = examine()
+    assert (code, levels["memory"]) == (ExitCode.CONFIG, "bad")
+    assert texts["memory"].startswith("the weights take 468.7 kB, and 400.0 kB of host memory are free: ")
+
+
 def test_an_export_is_tried_before_the_run_and_leaves_nothing(examine, tmp_path, monkeypatch):
     code, levels, texts = examine(node={"export": str(tmp_path / "new/out")})
     assert (code, levels["export"]) == (0, "ok"), texts

@@ -9,7 +9,14 @@ from transformers import AutoModelForCausalLM
 from seedflood.config import RunSettings
 from seedflood.errors import ConfigError, DiskFullError, ModelError
 from seedflood.training.card import Learned, model_card
-from seedflood.training.models import digest_weights, export_model, load_model, prepare_model, with_tokens
+from seedflood.training.models import (
+    count_parameters,
+    digest_weights,
+    export_model,
+    load_model,
+    prepare_model,
+    with_tokens,
+)
 from seedflood.training.seedflood.adapter import make_adapter
 
 
@@ -38,6 +45,16 @@ def test_the_base_digest_tells_every_weight_name_and_shape():
 def test_tied_parameters_count_once(tied):
     count = sum(parameter.numel() for parameter in tiny_model("opt", tied=tied).parameters())
     assert tiny_base(tied=tied).parameters_count == count
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_parameters_are_counted_without_the_weights(tied, tmp_path):
+    model = tiny_model("opt", tied=tied)
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    assert count_parameters(str(tmp_path)) == sum(parameter.numel() for parameter in model.parameters())
+    (tmp_path / "config.json").write_text("{")
+    assert count_parameters(str(tmp_path)) is None, "loading says what is wrong"
 
 
 def test_a_missing_model_is_told_in_one_sentence(monkeypatch):

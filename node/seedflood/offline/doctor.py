@@ -199,6 +199,9 @@ def _step(settings: Settings) -> Iterator[Check]:
         yield Check("step", "note", "a script computes it: rows, memory and time are not known here")
         yield _disk(node.state, DISK_SPARE_BYTES)
         return
+    if (missing := _too_large(settings, free)) is not None:
+        yield missing
+        return
     try:
         step = _measure(settings)
     except SeedfloodError as error:
@@ -229,6 +232,18 @@ def _step(settings: Settings) -> Iterator[Check]:
     )
     sentence = f"{decimal(round(step.sent_bytes))} a step; a link carries those of all hosts, {whole} in all"
     yield Check("traffic", "ok", f"{sentence}, and at most {day} a day")
+
+
+def _too_large(settings: Settings, free: int) -> Check | None:
+    """A model whose weights alone do not fit: to load it would end the process without a word. Any device needs them
+    in host memory, in float32."""
+    from seedflood.training.models import count_parameters  # a relay has no torch
+
+    count = count_parameters(str(settings.node.model_path or settings.run.model))
+    if count is None or 4 * count <= free:
+        return None
+    text = f"the weights take {decimal(4 * count)}, and {decimal(free)} of host memory are free"
+    return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
 
 
 def _measure(settings: Settings) -> _Step:

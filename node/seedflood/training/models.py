@@ -113,6 +113,21 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", ada
     return base
 
 
+def count_parameters(name: str) -> int | None:
+    """How many numbers the distinct parameters of a model hold, by its configuration: its weights are not read. None
+    if that cannot be told so; what is wrong, loading says."""
+    location = str(BUILT_IN.get(name, name))
+    if location.endswith(GGUF_SUFFIX):
+        return None
+    try:
+        config = AutoConfig.from_pretrained(location, local_files_only=True, trust_remote_code=False)
+        with _one_at_a_time, torch.device("meta"):
+            model: nn.Module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    except Exception:  # a broken file may raise anything
+        return None
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def prepare_model(
     model: Any, tokenizer: Any, *, name: str = "model", device: str = "cpu", dtype: DtypeName = "auto"
 ) -> BaseModel:
