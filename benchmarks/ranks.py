@@ -57,7 +57,12 @@ def run() -> dict[str, Metric]:
 
 def _host(home: str, count: int) -> list[dict[str, float]]:
     """What each process of a host has taken, in MB."""
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_ports(1)[0]), "WORLD_SIZE": str(count)}
+    address = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(reserve_ports(1)[0]),
+        "WORLD_SIZE": str(count),
+        "TORCHELASTIC_RUN_ID": "none",
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "benchmarks.ranks", "rank", home],

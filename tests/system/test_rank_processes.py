@@ -40,7 +40,12 @@ def second(host: Host) -> Host:
 
 def start(ranks: list[Host]) -> None:
     """As torchrun does it."""
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_ports(1)[0]), "WORLD_SIZE": str(len(ranks))}
+    address = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(reserve_ports(1)[0]),
+        "WORLD_SIZE": str(len(ranks)),
+        "TORCHELASTIC_RUN_ID": "none",
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in address.items():
             patch.setenv(name, value)

@@ -26,8 +26,7 @@ NEEDS_TRAINING = (
 
 NEEDS_MEMORY = (
     "there is too little memory ({error}): free some, or in [node] set micro_batch = 1, which computes gradients with "
-    'less, or dtype = "int8" or "nf4" for smaller weights, or start the host over several GPUs by torchrun; what was '
-    "learned is kept."
+    'less, or dtype = "int8" or "nf4" for smaller weights; what was learned is kept.'
 )
 
 OF_ANOTHER_USER = "this user may not use {file}: run the command as the user of the node (sudo -u USER)."

@@ -15,18 +15,16 @@ class RankPlace(NamedTuple):
     world_size: int
 
 
+MARK = "TORCHELASTIC_RUN_ID"
+"""In the environment of what `torchrun` starts. RANK and WORLD_SIZE alone say nothing: clusters give them to pods that
+are hosts of their own."""
+
+
 def find_rank() -> RankPlace:
-    """By RANK and WORLD_SIZE in the environment; without them a host is one process. Raises ConfigError."""
-    texts = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-    if not all(text.isdecimal() for text in texts) or int(texts[0]) >= int(texts[1]):
-        raise ConfigError(
-            f"RANK={texts[0]} and WORLD_SIZE={texts[1]} in the environment are no number of a process and of how many "
-            "there are: start a host over several processes by torchrun, or take both out."
-        )
-    place = RankPlace(int(texts[0]), int(texts[1]))
-    if place.world_size > 1 and "RANK" not in os.environ:
-        raise ConfigError("WORLD_SIZE is in the environment and RANK is not: start by torchrun, or take it out.")
-    return place
+    """Without `torchrun` a host is one process."""
+    if MARK not in os.environ:
+        return RankPlace(0, 1)
+    return RankPlace(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
 
 
 def check_ranks(settings: Settings, place: RankPlace) -> None:
@@ -44,6 +42,6 @@ def check_ranks(settings: Settings, place: RankPlace) -> None:
     }
     if asked := next((setting for setting, is_asked in refused.items() if is_asked), None):
         raise ConfigError(
-            f"a host over several processes ({place.world_size} by WORLD_SIZE) cannot do {asked}: start it as one "
+            f"a host over several processes ({place.world_size} by torchrun) cannot do {asked}: start it as one "
             "process, or choose another setting."
         )

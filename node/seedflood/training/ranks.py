@@ -12,7 +12,8 @@ left, and rank 0 alone evaluates and exports. FSDP2 needs equal calls on all ran
 gathers the embeddings as a whole, a quarter of a model of 1 B parameters.
 
 Sums over the pieces of a batch are made in the order of the pieces, whoever has computed which. On a CPU they are the
-pieces of a host that is one process, so results are equal bit for bit.
+pieces of a host that is one process, so results are equal bit for bit, but for products with a matrix that is gathered
+in parts (`seedflood/sharded`).
 
 Ranks trust each other and their network: torch.distributed neither encrypts nor asks who connects.
 """
@@ -50,6 +51,9 @@ AGREEING_SECONDS = 0.05
 
 JOIN_SECONDS_MAX = 300.0
 """How long ranks wait for each other when they start, and for the end of a transfer."""
+
+ENDED, FAILED = 1, 2
+"""How rank 0 has ended."""
 
 FOREVER = timedelta(days=3650)
 """An idle rank waits for orders as long as the host lives: whether it lives is for the watch to say."""
@@ -121,8 +125,8 @@ class OneRank:
         """From now on this, and nothing else, is called when rank 0 has ended in peace (None), or another rank is gone;
         on a thread of its own."""
 
-    def end(self) -> None:
-        """Lets the others end, too. Returns when they know."""
+    def end(self, *, in_peace: bool = True) -> None:
+        """Lets the others end, too. in_peace: else it is to them as if this rank were gone. Returns when they know."""
 
 
 ALONE = OneRank()
@@ -216,12 +220,12 @@ class Ranks(OneRank):
     def when_over(self, then: WhenOver) -> None:
         self._when_over = then
 
-    def end(self) -> None:
-        self._watch.end()
+    def end(self, *, in_peace: bool = True) -> None:
+        self._watch.end(in_peace=in_peace)
 
     def wait_until_over(self) -> None:
-        """Until what `when_over` has set was called."""
-        self._watch.join()
+        """Until what `when_over` has set was called, or for so long that it should have been."""
+        self._watch.join(SILENCE_SECONDS_MAX)
 
     # Rounds
 
@@ -316,10 +320,15 @@ def _agree(store: Any, place: RankPlace) -> str:
 
 @contextmanager
 def _reaching() -> Iterator[None]:
-    """Raises RankError if another rank cannot be reached: torch says that as a RuntimeError of many kinds."""
+    """Raises RankError if another rank cannot be reached: torch says that as a RuntimeError of many kinds. Too little
+    memory here is another one."""
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
+        if "allocate memory" in str(error):
+            raise
         raise RankError from error
 
 
@@ -330,24 +339,26 @@ class _Watch:
     def __init__(self, group: Any, number: int, then: WhenOver) -> None:
         self._group, self._number, self._then = group, number, then
         self._is_ending = Event()
+        self._in_peace = True
         self._thread = Thread(target=self._work, name="watch", daemon=True)
         self._thread.start()
 
-    def end(self) -> None:
+    def end(self, *, in_peace: bool) -> None:
+        self._in_peace = in_peace
         self._is_ending.set()
         self.join()
 
-    def join(self) -> None:
-        self._thread.join()
+    def join(self, seconds: float | None = None) -> None:
+        self._thread.join(seconds)
 
     def _work(self) -> None:
         is_over = torch.zeros(1, dtype=torch.int64)
         try:
             while not int(is_over):
-                if self._number == 0:  # the others wait for this one
-                    is_over.fill_(self._is_ending.wait(BEAT_SECONDS))
+                if self._number == 0 and self._is_ending.wait(BEAT_SECONDS):  # the others wait for this one
+                    is_over.fill_(ENDED if self._in_peace else FAILED)
                 dist.all_reduce(is_over, group=self._group)
         except RuntimeError:
             self._then(RankError())
         else:
-            self._then(None)
+            self._then(RankError() if self._number > 0 and int(is_over) == FAILED else None)

@@ -1,3 +1,4 @@
+import random
 from typing import get_args
 
 import pytest
@@ -49,6 +50,14 @@ def test_a_model_with_larger_weights_takes_longer_steps() -> None:
     assert rate_of(32.0, 32.0) == 2 * usual
     assert rate_of(0.0, 32.0 * 2**0.5) == pytest.approx(2 * usual)
     assert rate_of(by_reward=True) == rate_of(128.0, by_reward=True) == usual / 4, "whatever the norm"
+
+
+@given(st.lists(st.floats(16.0, 1e4), min_size=1, max_size=40), st.randoms())
+def test_the_rate_is_the_same_float_in_whatever_order_norms_are_added(norms: list[float], rng: random.Random) -> None:
+    settings = SeedfloodSettings(estimate="gradient")
+    ours = default_learning_rate(settings, SHAPES, norms, by_reward=False)
+    rng.shuffle(norms)
+    assert default_learning_rate(settings, SHAPES, norms, by_reward=False) == ours
 
 
 @pytest.mark.parametrize(("count", "least", "most"), [(117_184, 7e-4, 1.7e-3), (2_615_808, 2e-4, 3e-4)])

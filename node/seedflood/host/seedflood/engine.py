@@ -237,7 +237,9 @@ class SeedfloodEngine(FloodEngine):
     async def close(self) -> None:
         self._work.is_closed = True
         self.trainer.stop()
-        await asyncio.to_thread(self.trainer.ranks.end)
+        ended = self.daemon.ended
+        is_faulty = ended.done() and not ended.cancelled() and ended.exception() is not None
+        await asyncio.to_thread(self.trainer.ranks.end, in_peace=not is_faulty)
 
 
 def _on_one_line(text: str) -> str:

@@ -1,11 +1,12 @@
 """The processes of a host over several (`training/ranks`): rank 0 is the daemon. The others have neither journal, links
 nor page, and do what it orders.
 
-They end with 0 when rank 0 ends in peace, and with 75 when another rank is gone, as rank 0 does. A signal to leave is
-for rank 0, which takes the others along.
+They end with 0 when rank 0 ends in peace, and with 75 when it ends by a fault, or another rank is gone. A signal to
+leave is for rank 0, which takes the others along.
 """
 
 import signal
+from typing import NoReturn
 
 from seedflood.config import NodeSettings, RankPlace, Settings, find_rank
 from seedflood.errors import ExitCode, RankError
@@ -21,8 +22,8 @@ def join_first(node: NodeSettings) -> OneRank:
     return join_ranks(find_rank(), node, _end_if_lost)
 
 
-def run_rank(settings: Settings, place: RankPlace) -> None:
-    """Any other rank. It ends the process, unless it raises SeedfloodError."""
+def run_rank(settings: Settings, place: RankPlace) -> NoReturn:
+    """Any other rank. It ends the process, or raises what ends it: then the others miss it at once."""
     ranks = join_ranks(place, settings.node, _end)
     assert isinstance(ranks, Ranks), "one process is the daemon"
     trainer = Trainer(settings.run, settings.node, ranks)
@@ -30,9 +31,11 @@ def run_rank(settings: Settings, place: RankPlace) -> None:
         signal.signal(number, signal.SIG_IGN)
     try:
         trainer.follow(ranks)
-    except RankError:
+    except RankError as error:
         ranks.wait_until_over()  # rank 0 may have ended in peace
+        log.error("what another rank wanted could not be sent", error=str(error.__cause__))
         raise
+    raise AssertionError("follows until it is told to end")
 
 
 def _end(fault: RankError | None) -> None:

@@ -44,4 +44,5 @@ def default_learning_rate(
 
 def _typical(norms: Sequence[float]) -> float:
     """The root of their mean square."""
-    return math.sqrt(sum(norm * norm for norm in norms) / max(1, len(norms)))
+    # `fsum` is rounded correctly. What `sum` makes of floats depends on the version of Python.
+    return math.sqrt(math.fsum(norm * norm for norm in norms) / max(1, len(norms)))

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from seedflood.config import RunSettings
+from seedflood.errors import ModelError
 from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.training.causal import CausalModel
@@ -426,7 +427,10 @@ class Replica:
         self._a_F.copy_(a_F)
 
     def _shard(self, ranks: Ranks) -> None:
-        """Keeps a part of each matrix. One matrix after the other: what the others have is freed at once."""
+        """Keeps a part of each matrix. One matrix after the other: what the others have is freed at once. Raises
+        ModelError."""
+        if self.untrained:
+            raise ModelError("experts of a mixture are not divided over processes: start this host as one process.")
         give_back_memory()
         for number, slot in enumerate(self.slots):
             if slot.slot.is_matrix:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from seedflood import VERSION
 from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ModelError
 from seedflood.protocol.origin import OriginId
@@ -72,8 +73,8 @@ class Trainer:
         check_quantisation(node.quantisation)
         with ranks.turn():
             self._load()
-        settings = (run.run_id(), repr((node.micro_batch, self.dtype)).encode())
-        ranks.check_equal(self.base_digest, self.rows.digest, *settings)
+        settings = (VERSION, torch.__version__, self._device, node.micro_batch, self.dtype)
+        ranks.check_equal(self.base_digest, self.rows.digest, run.run_id(), repr(settings).encode())
         self._rate, self._factor = self.replica.learning_rate, factor_of(run)
         self.compression = self.replica.compression
         """The form of what is told of a step; whoever receives updates checks it."""
@@ -98,6 +99,7 @@ class Trainer:
         if node.evaluate_examples:
             del self.task.validation_examples[node.evaluate_examples :]
         self.base_digest = base.digest
+        self._device = base.device.type
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many parameters there are, and how many bytes they take."""
         self.replica = make_replica(self.run, base, node, self.ranks)
