@@ -109,7 +109,8 @@ def run_node(
 
         run_rank(settings, place)
     configure_logging(settings.node.name)
-    log.info("starting", version=VERSION, state=str(settings.node.state))
+    ranks = {"ranks": place.world_size} if place.world_size > 1 else {}
+    log.info("starting", version=VERSION, state=str(settings.node.state), **ranks)
 
     hold(settings.node.state)
     garbage.defer()

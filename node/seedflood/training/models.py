@@ -91,7 +91,14 @@ def import_families() -> None:
     import transformers.models.auto.tokenization_auto  # noqa: F401
 
 
-def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", adapter: Path | None = None) -> BaseModel:
+def load_model(
+    name: str,
+    *,
+    device: str = "cpu",
+    dtype: DtypeName = "auto",
+    adapter: Path | None = None,
+    stays_on_host: bool = False,
+) -> BaseModel:
     """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
 
     name: of `BUILT_IN`, a folder, a GGUF file, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file
@@ -108,7 +115,7 @@ def load_model(name: str, *, device: str = "cpu", dtype: DtypeName = "auto", ada
         if is_of_another:
             named = json.loads((adapter / CONFIG_FILE).read_text(encoding="utf-8")).get("base_model_name_or_path")
             _log.warning("the adapter was trained on another base model than %s, as its digest says: %s", name, named)
-    base = prepare_model(model, tokenizer, name=name, device=device, dtype=dtype)
+    base = prepare_model(model, tokenizer, name=name, device=device, dtype=dtype, stays_on_host=stays_on_host)
     base.files = files
     return base
 
@@ -129,10 +136,16 @@ def count_parameters(name: str) -> int | None:
 
 
 def prepare_model(
-    model: Any, tokenizer: Any, *, name: str = "model", device: str = "cpu", dtype: DtypeName = "auto"
+    model: Any,
+    tokenizer: Any,
+    *,
+    name: str = "model",
+    device: str = "cpu",
+    dtype: DtypeName = "auto",
+    stays_on_host: bool = False,
 ) -> BaseModel:
-    """Makes a BaseModel of a transformers model in memory. The model is changed and must not be used elsewhere. Raises
-    ModelError."""
+    """Makes a BaseModel of a transformers model in memory. The model is changed and must not be used elsewhere.
+    stays_on_host: it has the type for this device, and stays in host memory (`Replica._shard`). Raises ModelError."""
     target = find_device(device)
     compute_dtype: torch.dtype = usual_dtype(target) if dtype == "auto" else getattr(torch, dtype)
     model.eval().requires_grad_(False)
@@ -146,6 +159,8 @@ def prepare_model(
     master = None
     if compute_dtype != torch.float32:
         master = {name: one.detach().to("cpu", torch.float32, copy=True) for name, one in parameters}
+    if stays_on_host:
+        target = torch.device("cpu")
     model.to(device=target, dtype=compute_dtype)
     return BaseModel(model, tokenizer, digest, target, compute_dtype, master)
 

@@ -138,6 +138,8 @@ class Ranks(OneRank):
     def __init__(self, place: RankPlace, device: torch.device, when_over: WhenOver) -> None:
         """Waits for all other ranks. Raises RankError."""
         self.number, self.count = place
+        self.device = device
+        """Where this rank computes."""
         self._when_over = when_over
         self._held: dict[int, HeldRows] = {}
         with _reaching():

@@ -15,7 +15,7 @@ from seedflood.host.results import UNEXPORTABLE, Results, try_export
 from seedflood.host.seedflood.auditing import CANNOT_BE_AUDITED, Auditor, make_auditor, unaudited
 from seedflood.host.seedflood.contradictions import Contradictions
 from seedflood.host.seedflood.flooding import FloodEngine, make_rules, open_journal
-from seedflood.host.seedflood.rank import join_first
+from seedflood.host.seedflood.rank import load_first
 from seedflood.host.seedflood.seams import Job
 from seedflood.host.seedflood.shares import Shares
 from seedflood.host.seedflood.work import Applied, Work
@@ -60,7 +60,7 @@ async def open_seedflood(
     node, run = settings.node, settings.run
     if load is None and run.objective.task == "own":
         raise ConfigError(NOT_HERE)
-    trainer = await compute.run(load or (lambda: Trainer(run, node, join_first(node))))
+    trainer = await compute.run(load or (lambda: load_first(settings)))
     log.info("rows read", **await compute.run(trainer.task.describe))
     if left := trainer.replica.untrained:
         log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])

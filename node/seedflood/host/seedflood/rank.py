@@ -8,18 +8,23 @@ leave is for rank 0, which takes the others along.
 import signal
 from typing import NoReturn
 
-from seedflood.config import NodeSettings, RankPlace, Settings, find_rank
-from seedflood.errors import ExitCode, RankError
+from seedflood.config import RankPlace, Settings, find_rank
+from seedflood.errors import ExitCode, RankError, SeedfloodError
 from seedflood.host.leaving import leave
 from seedflood.log import log
-from seedflood.training.ranks import OneRank, Ranks, join_ranks
+from seedflood.training.ranks import Ranks, join_ranks
 from seedflood.training.seedflood.trainer import Trainer
 
 
-def join_first(node: NodeSettings) -> OneRank:
-    """Rank 0, or the one process that is the host. Until the daemon is there, it ends like any other. Raises
-    SeedfloodError."""
-    return join_ranks(find_rank(), node, _end_if_lost)
+def load_first(settings: Settings) -> Trainer:
+    """The trainer of rank 0, or of the one process that is the host. Until the daemon is there, rank 0 ends like any
+    other. Raises SeedfloodError."""
+    ranks = join_ranks(find_rank(), settings.node, _end_if_lost)
+    try:
+        return Trainer(settings.run, settings.node, ranks)
+    except SeedfloodError:
+        ranks.when_over(lambda _fault: None)  # the others meet the same fault, and may end first
+        raise
 
 
 def run_rank(settings: Settings, place: RankPlace) -> NoReturn:

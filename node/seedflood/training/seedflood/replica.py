@@ -427,8 +427,8 @@ class Replica:
         self._a_F.copy_(a_F)
 
     def _shard(self, ranks: Ranks) -> None:
-        """Keeps a part of each matrix. One matrix after the other: what the others have is freed at once. Raises
-        ModelError."""
+        """Keeps a part of each matrix, on the device of this rank: until now all are in host memory. One matrix after
+        the other: what the others have is freed at once. Raises ModelError."""
         if self.untrained:
             raise ModelError("experts of a mixture are not divided over processes: start this host as one process.")
         give_back_memory()
@@ -436,6 +436,11 @@ class Replica:
             if slot.slot.is_matrix:
                 master = None if self.base.master is None else self.base.master.pop(slot.slot.name)
                 store_slot(self.model, slot, ShardedMatrix(slot.parameter, master, ranks, number))
+        if ranks.device != self.base.device:
+            self.base.device = ranks.device
+            self.model.to(ranks.device)
+            self._a_F = self._a_F.to(ranks.device)
+            self._bind()
 
     def _read_weights(self, count: int) -> list[float]:
         """Takes so many columns of each matrix's bases from its singular vectors. The norms of all matrices but the

@@ -39,9 +39,9 @@ class ShardedMatrix(StoredMatrix):
     """Takes the rows of this rank out of a matrix, which is not used any more."""
 
     def __init__(self, weight_MK: Tensor, master_MK: Tensor | None, ranks: Ranks, number: int) -> None:
-        """master_MK: float32 in host memory, if the weight is of half precision. number: of the matrix, the same on all
-        ranks."""
-        super().__init__(weight_MK.shape, weight_MK.device, weight_MK.dtype)
+        """weight_MK: in host memory. master_MK: float32, if the weight is of half precision. number: of the matrix, the
+        same on all ranks."""
+        super().__init__(weight_MK.shape, ranks.device, weight_MK.dtype)
         self._ranks, self._number = ranks, number
         self._parts: list[_Part] = []
         row_H = self._deal(weight_MK.shape[0])
@@ -49,8 +49,8 @@ class ShardedMatrix(StoredMatrix):
         place_M = torch.full((len(weight_MK),), AWAY)
         is_real_H = row_H < len(weight_MK)
         place_M[row_H[is_real_H]] = is_real_H.nonzero().squeeze(1)
-        self._place_M = place_M.to(weight_MK.device)
-        self._own_HK = weight_MK.detach()[self._row_H.to(weight_MK.device)]
+        self._place_M = place_M.to(ranks.device)
+        self._own_HK = weight_MK.detach()[self._row_H].to(ranks.device)
         self._master_HK = self._own_HK if master_MK is None else master_MK[self._row_H]
         ranks.hold(number, self)
 

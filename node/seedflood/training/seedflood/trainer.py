@@ -99,13 +99,13 @@ class Trainer:
         if node.evaluate_examples:
             del self.task.validation_examples[node.evaluate_examples :]
         self.base_digest = base.digest
-        self._device = base.device.type
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many parameters there are, and how many bytes they take."""
         self.replica = make_replica(self.run, base, node, self.ranks)
+        self._device = base.device.type
 
     def _load_base(self) -> BaseModel:
-        return load_base(self.run, self.node)
+        return load_base(self.run, self.node, stays_on_host=self.ranks.count > 1)
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
