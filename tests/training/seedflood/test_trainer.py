@@ -81,9 +81,9 @@ def test_the_learning_rate_can_be_asked_while_the_replica_is_made_again(monkeypa
     trainer = make_trainer()
     load, asked = loading.load_base, []
 
-    def look_and_load(*args):
+    def look_and_load(*args, **options):
         asked.append(trainer.rate_of(3, 1))
-        return load(*args)
+        return load(*args, **options)
 
     monkeypatch.setattr("seedflood.training.seedflood.trainer.load_base", look_and_load)
     trainer.rebuild([], [])
