@@ -70,7 +70,7 @@ def places(network: Network, tmp_path: Path) -> tuple[Place, Place]:
 
 
 def test_the_tutorial_does_what_it_says(places: tuple[Place, Place], hosts: Hosts, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv(STEPS, "120")
+    monkeypatch.setenv(STEPS, "200")
     ada, bob = places
     blocks = steps()
     rows, other_rows = blocks["2. Rows"]
