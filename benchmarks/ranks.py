@@ -2,8 +2,8 @@
 process holds.
 
 Shapes are those of Llama 3.2 1B, weights are drawn, and so are all bases: singular vectors take minutes, and no memory.
-Of resident memory without what the imports took: after loading,
-and the most during two gradients and the fold of an epoch. The ranks are on one machine, and load in turn.
+Figures are of resident memory without what the imports took: after loading, and the most during two gradients and the
+fold of an epoch. The ranks are on one machine, and load in turn.
 """
 
 import gc

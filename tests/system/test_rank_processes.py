@@ -54,28 +54,28 @@ def start(ranks: list[Host]) -> None:
             rank.start()
 
 
-def begin_again(host: Host) -> None:
-    """With the same key, and without what it has learned."""
-    state = host.folder / "state"
-    for path in state.iterdir():
-        if path.name != KEY_FILE:
-            path.unlink()
-    shutil.rmtree(host.folder.parent / "model", ignore_errors=True)
-
-
 def outcome(host: Host) -> tuple[Any, ...]:
     result = host.result()
     model = Path(host.settings.node.export or "") / "model.safetensors"
     return result["digest"], result["loss_before"], result["loss_after"], model.read_bytes()
 
 
-@pytest.mark.parametrize("estimate", ["gradient", "two-sided"])
-def test_two_processes_end_with_what_one_ends_with(hosts: Hosts, estimate: str):
-    host = make(hosts, {"estimate": estimate})
+def outcome_of_one_process(host: Host) -> tuple[Any, ...]:
+    """Afterwards the host may begin again, with the same key and without what it has learned."""
     host.start()
     assert host.end() == ExitCode.OK
     expected = outcome(host)
-    begin_again(host)
+    for path in (host.folder / "state").iterdir():
+        if path.name != KEY_FILE:
+            path.unlink()
+    shutil.rmtree(host.folder.parent / "model", ignore_errors=True)
+    return expected
+
+
+@pytest.mark.parametrize("estimate", ["gradient", "two-sided"])
+def test_two_processes_end_with_what_one_ends_with(hosts: Hosts, estimate: str):
+    host = make(hosts, {"estimate": estimate})
+    expected = outcome_of_one_process(host)
     other = second(host)
     start([host, other])
     assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
@@ -86,10 +86,7 @@ def test_two_processes_end_with_what_one_ends_with(hosts: Hosts, estimate: str):
 
 def test_a_host_of_which_a_process_dies_goes_on_from_its_journal(hosts: Hosts):
     host = make(hosts, {"estimate": "gradient", "steps": 24})
-    host.start()
-    assert host.end() == ExitCode.OK
-    expected = outcome(host)
-    begin_again(host)
+    expected = outcome_of_one_process(host)
     other = second(host)
     for dies, stays in ((other, host), (host, other)):
         host.listen()
@@ -130,10 +127,7 @@ def test_what_several_processes_cannot_do_is_refused_before_the_model_is_loaded(
 @pytest.mark.long
 def test_torchrun_starts_a_host_again_of_which_a_process_died(hosts: Hosts):
     host = make(hosts, {"estimate": "gradient", "steps": 24})
-    host.start()
-    assert host.end() == ExitCode.OK
-    expected = outcome(host)
-    begin_again(host)
+    expected = outcome_of_one_process(host)
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
     host.command = (*torchrun, "-m", "seedflood", "--peers", str(host.folder / "peers.toml"))
     host.listen()

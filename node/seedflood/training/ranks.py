@@ -70,18 +70,37 @@ class RoundKind(IntEnum):
     RELOAD = auto()
 
 
+FACTS_OF = {
+    RoundKind.NOTHING: 0,
+    RoundKind.PART: 3,
+    RoundKind.ROWS: 2,
+    RoundKind.MEASURE: 3,
+    RoundKind.FOLD: 1,
+    RoundKind.RELOAD: 0,
+}
+"""How many integers a request has beside its kind."""
+
+FACTS_MAX = max(FACTS_OF.values())
+
 WhenOver = Callable[[RankError | None], None]
 
 
 class Request(NamedTuple):
-    """What a rank wants, with three integers: of PART the number of the matrix, the number of the part, and whether it
-    is of the master; of ROWS the number of the matrix, and how many rows. Those of orders belong to who carries them
-    out."""
+    """What a rank wants. facts: of PART the matrix, the part, and whether it is of the master; of ROWS the matrix, and
+    how many rows; of MEASURE origin, step and epoch; of FOLD the epoch."""
 
     kind: RoundKind
-    first: int = 0
-    second: int = 0
-    third: int = 0
+    facts: tuple[int, ...] = ()
+
+    def packed(self) -> Tensor:
+        """As many integers for each request."""
+        unused = FACTS_MAX - len(self.facts)
+        return torch.tensor([self.kind, *self.facts, *[0] * unused], dtype=torch.int64)
+
+    @classmethod
+    def unpacked(cls, numbers: Tensor) -> "Request":
+        kind, *facts = numbers.tolist()
+        return cls(RoundKind(kind), tuple(facts[: FACTS_OF[RoundKind(kind)]]))
 
 
 class HeldRows(Protocol):
@@ -159,13 +178,13 @@ class Ranks(OneRank):
 
     def gather(self, number: int, part: int, *, is_master: bool = False) -> Tensor:
         """The rows of all ranks of one part of a matrix, one below the other."""
-        found = self._round(Request(RoundKind.PART, number, part, is_master))[1]
+        found = self._round(Request(RoundKind.PART, (number, part, is_master)))[1]
         assert found is not None
         return found
 
     def lookup(self, number: int, index_X: Tensor) -> Tensor:
         """Some rows of a matrix."""
-        found = self._round(Request(RoundKind.ROWS, number, len(index_X)), index_X)[1]
+        found = self._round(Request(RoundKind.ROWS, (number, len(index_X))), index_X)[1]
         assert found is not None
         return found
 
@@ -176,7 +195,7 @@ class Ranks(OneRank):
             here = pieces[start : start + self.count]
             own = compute(here[self.number]) if self.number < len(here) else torch.zeros(width, dtype=torch.float64)
             self._serve_the_rest()
-            yield from self._tell(own)[: len(here)]
+            yield from self._all_gather(own)[: len(here)]
 
     def _serve_the_rest(self) -> None:
         """Until no rank wants anything."""
@@ -187,7 +206,7 @@ class Ranks(OneRank):
 
     def order(self, kind: RoundKind, *facts: int, values: Tensor | None = None) -> None:
         if self.number == 0:
-            self._round(Request(kind, *facts))
+            self._round(Request(kind, facts))
             if values is not None:
                 self.receive(values)
 
@@ -209,12 +228,13 @@ class Ranks(OneRank):
     def turn(self) -> Iterator[None]:
         for number in range(self.count):
             if number == self.number:
-                yield
-            self._tell(torch.zeros(1, dtype=torch.int64))
+                yield  # once
+            # All wait here until the rank with this number is through.
+            self._all_gather(torch.zeros(1, dtype=torch.int64))
 
     def check_equal(self, *digests: bytes) -> None:
         own = torch.frombuffer(bytearray(hashlib.sha256(b"".join(digests)).digest()), dtype=torch.int64)
-        if any(not torch.equal(own, other) for other in self._tell(own)):
+        if any(not torch.equal(own, other) for other in self._all_gather(own)):
             raise ConfigError(
                 "the processes of this host read different models, rows or settings: give all of them the same files."
             )
@@ -233,8 +253,7 @@ class Ranks(OneRank):
 
     def _round(self, own: Request, index_X: Tensor | None = None) -> tuple[list[Request], Tensor | None]:
         """What each rank wants, and what we have got. index_X: of ROWS."""
-        told = self._tell(torch.tensor(own, dtype=torch.int64))
-        requests = [Request(RoundKind(kind), *facts) for kind, *facts in (one.tolist() for one in told)]
+        requests = [Request.unpacked(one) for one in self._all_gather(own.packed())]
         if own.kind == RoundKind.PART and all(one == own for one in requests):
             return requests, self._gather(own, None)
         answers: list[Tensor | None] = []
@@ -249,7 +268,8 @@ class Ranks(OneRank):
 
     def _gather(self, wanted: Request, by: int | None) -> Tensor | None:
         """by: the rank that wants it; None: all do."""
-        block_SK = self._held[wanted.first].block(wanted.second, is_master=bool(wanted.third))
+        matrix, part, is_master = wanted.facts
+        block_SK = self._held[matrix].block(part, is_master=bool(is_master))
         if by is not None and by != self.number:
             with _reaching():
                 dist.gather(block_SK, dst=by)
@@ -264,9 +284,10 @@ class Ranks(OneRank):
         return whole_XK
 
     def _look_up(self, wanted: Request, by: int, index_X: Tensor | None) -> Tensor | None:
-        matrix = self._held[wanted.first]
+        number, count = wanted.facts
+        matrix = self._held[number]
         if by != self.number or index_X is None:
-            index_X = torch.empty(wanted.second, dtype=torch.int64, device=matrix.device)
+            index_X = torch.empty(count, dtype=torch.int64, device=matrix.device)
         with _reaching():
             dist.broadcast(index_X, src=by)
         found_XK = matrix.found(index_X)  # each row is zero but for one rank
@@ -274,12 +295,12 @@ class Ranks(OneRank):
             dist.reduce(found_XK, dst=by)
         return found_XK if by == self.number else None
 
-    def _tell(self, own_X: Tensor) -> Sequence[Tensor]:
-        """What each rank tells, in host memory, as much of each."""
-        told_NX = own_X.new_empty(self.count, len(own_X))
+    def _all_gather(self, own_X: Tensor) -> Sequence[Tensor]:
+        """What each rank has, in host memory, as much of each."""
+        all_NX = own_X.new_empty(self.count, len(own_X))
         with _reaching():
-            dist.all_gather(list(told_NX.unbind()), own_X, group=self._rounds)
-        return told_NX.unbind()
+            dist.all_gather(list(all_NX.unbind()), own_X, group=self._rounds)
+        return all_NX.unbind()
 
 
 def join_ranks(place: RankPlace, node: NodeSettings, when_over: WhenOver) -> OneRank:
@@ -307,8 +328,9 @@ def _join(place: RankPlace, device: torch.device) -> None:
 
 
 def _agree(store: Any, place: RankPlace) -> str:
-    """A name that these ranks have alone. When torchrun starts them again, its store has still what earlier ones left
-    there. So each tells a word of its own, and what words it sees, until all see the same."""
+    """A name that these ranks have alone. When torchrun starts them again, its store still has what earlier ones left
+    there. So each writes a word of its own, and what words it sees, until all see the same. The count of restarts
+    (TORCHELASTIC_RESTART_COUNT) is no such name: each machine has its own."""
     own, end = secrets.token_hex(8), time.monotonic() + JOIN_SECONDS_MAX
     store.set(f"seedflood/word/{place.rank}", own)
     while time.monotonic() < end:

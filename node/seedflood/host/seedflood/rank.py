@@ -38,9 +38,8 @@ def run_rank(settings: Settings, place: RankPlace) -> NoReturn:
         trainer.follow(ranks)
     except RankError as error:
         ranks.wait_until_over()  # rank 0 may have ended in peace
-        log.error("what another rank wanted could not be sent", error=str(error.__cause__))
+        log.error("a transfer between the processes of this host failed", error=str(error.__cause__))
         raise
-    raise AssertionError("follows until it is told to end")
 
 
 def _end(fault: RankError | None) -> None:

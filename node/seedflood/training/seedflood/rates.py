@@ -18,8 +18,8 @@ ADAM_RATE = 2.0
 goes as far in a matrix of any shape."""
 
 NORM_LEAST = 16.0
-"""The Frobenius norm of a typical weight matrix up to which the rate of Adam is that. It grows with a larger norm: then
-a step changes outputs less."""
+"""If a typical weight matrix has a larger Frobenius norm than this, the rate of Adam is as many times as large: the
+same step changes the outputs of large weights less."""
 
 REWARD_PART = 1 / 4
 """Of the rate for rows that tell what is right, whatever the norm. Too high a rate teaches texts of which none is worth

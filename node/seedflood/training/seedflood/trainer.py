@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
@@ -219,15 +220,17 @@ class Trainer:
             self.ranks.order(RoundKind.MEASURE, origin - ORIGIN_OFFSET, step, replica.epoch, values=replica.increments)
         return self._measure_here(origin, step)
 
-    def follow(self, ranks: Ranks) -> None:
+    def follow(self, ranks: Ranks) -> NoReturn:
         """On another rank than the first: does what rank 0 orders, until this is gone. Raises RankError then."""
         while True:
-            kind, first, step, epoch = ranks.next_order()
+            kind, facts = ranks.next_order()
             if kind == RoundKind.MEASURE:
+                origin, step, epoch = facts
                 self.replica.compute_as(epoch, ranks.receive(self.replica.increments))
-                self._measure_here(first + ORIGIN_OFFSET, step)
+                self._measure_here(origin + ORIGIN_OFFSET, step)
             elif kind == RoundKind.FOLD:
-                self.replica.fold_increments(first, ranks.receive(self.replica.increments))
+                (epoch,) = facts
+                self.replica.fold_increments(epoch, ranks.receive(self.replica.increments))
             elif kind == RoundKind.RELOAD:
                 self._load_again()
 
