@@ -1,13 +1,16 @@
 """One host over two processes: what it ends with is what one process ends with, and what becomes of it if one dies."""
 
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import programs
 from processes import Host, Hosts
 
 from seedflood.cluster.ports import reserve_ports
@@ -38,16 +41,19 @@ def second(host: Host) -> Host:
     return Host(folder)
 
 
-def start(ranks: list[Host]) -> None:
-    """As torchrun does it."""
-    address = {
+def as_torchrun(count: int) -> dict[str, str]:
+    """What torchrun puts into the environment of each of so many processes, but for their numbers."""
+    return {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(reserve_ports(1)[0]),
-        "WORLD_SIZE": str(len(ranks)),
+        "WORLD_SIZE": str(count),
         "TORCHELASTIC_RUN_ID": "none",
     }
+
+
+def start(ranks: list[Host]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in address.items():
+        for name, value in as_torchrun(len(ranks)).items():
             patch.setenv(name, value)
         for number, rank in enumerate(ranks):
             patch.setenv("RANK", str(number))
@@ -138,6 +144,22 @@ def test_torchrun_starts_a_host_again_of_which_a_process_died(hosts: Hosts):
     assert host.wait_for("started")["step"] >= 3
     assert host.end() == ExitCode.OK
     assert outcome(host) == expected
+
+
+def test_a_trainer_of_two_processes_is_made_again_as_that_of_one_is(tmp_path: Path):
+    """As when the memory of a host holds something else than its journal."""
+    program = [programs() / "python", Path(__file__).with_name("rank_trainer.py")]
+
+    def begin(**environment: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(program, cwd=tmp_path, env=os.environ | environment, stdout=subprocess.PIPE, text=True)
+
+    learned, made_again = json.loads(begin().communicate()[0])
+    assert made_again == learned
+    address = as_torchrun(2)
+    first, second = (begin(**address, RANK=rank) for rank in ("0", "1"))
+    assert json.loads(first.communicate()[0]) == [learned, learned]
+    second.kill()
+    second.communicate()
 
 
 def rank_of(agent: int, rank: int) -> int:
