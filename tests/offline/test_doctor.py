@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+import torch
 
 from seedflood import cli
 from seedflood.config import load_settings, spell
@@ -21,7 +22,7 @@ from seedflood.offline import doctor
 from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.storage.journal import Journal
-from seedflood.training import models
+from seedflood.training import devices, models
 from seedflood.transport import certificates
 
 RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
@@ -221,6 +222,27 @@ def test_a_model_that_cannot_even_be_loaded_is_told_without_loading_it(examine, 
     code, levels, texts = examine()
     assert (code, levels["memory"]) == (ExitCode.CONFIG, "bad")
     assert texts["memory"].startswith("the weights take 468.7 kB, and 400.0 kB of host memory are free: ")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "free", "fitting"),
+    [
+        ("auto", 200_000, '"int8" or "nf4"'),
+        ("float32", 300_000, '"bfloat16" or "int8" or "nf4"'),
+        ("int8", 100_000, '"nf4"'),
+        ("nf4", 50_000, ""),
+    ],
+)
+def test_a_model_that_a_gpu_cannot_hold_is_told_with_what_would_make_it_fit(examine, monkeypatch, dtype, free, fitting):
+    monkeypatch.setattr(devices, "find_device", torch.device)
+    monkeypatch.setattr(devices, "usual_dtype", lambda _device: torch.bfloat16)
+    monkeypatch.setattr(devices, "memory_free", lambda _device: free)
+    monkeypatch.setattr(doctor, "_measure", None)
+    code, levels, texts = examine(node={"device": "cuda:1", "dtype": dtype})
+    assert (code, levels["memory"]) == (ExitCode.CONFIG, "bad")
+    remedy = f"set [node] dtype = {fitting}, share" if fitting else "are free: share"
+    assert remedy in texts["memory"]
+    assert "of cuda:1 are free" in texts["memory"]
 
 
 def test_an_export_is_tried_before_the_run_and_leaves_nothing(examine, tmp_path, monkeypatch):

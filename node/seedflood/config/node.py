@@ -114,8 +114,8 @@ class NodeSettings(Section):
         return self.dtype if self.dtype in ("int8", "nf4") else None
 
     def unquantised(self) -> Self:
-        """The same host, with the base model as it was."""
-        return self if self.quantisation is None else self.model_copy(update={"dtype": "auto"})
+        """The same host, with the base model as it was; in host memory, since its device may lack the room."""
+        return self if self.quantisation is None else self.model_copy(update={"dtype": "auto", "device": "cpu"})
 
     @property
     def saves_memory(self) -> bool:

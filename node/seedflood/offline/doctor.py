@@ -42,6 +42,9 @@ DISK_SPARE_BYTES = 100_000_000
 BUNDLE_BYTES = 110
 """Of a message beside its payloads: signature, origin, step, frame."""
 
+WEIGHT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "nf4": 0.5625}
+"""Of a number on the device, by [node] dtype; nf4 with a scale for 64 numbers."""
+
 ENCODING_BYTES = {"float32": 4, "bfloat16": 2, "uint8": 1}
 DAY_SECONDS = 86_400
 
@@ -199,10 +202,10 @@ def _step(settings: Settings) -> Iterator[Check]:
         yield Check("step", "note", "a script computes it: rows, memory and time are not known here")
         yield _disk(node.state, DISK_SPARE_BYTES)
         return
-    if (missing := _too_large(settings, free)) is not None:
-        yield missing
-        return
     try:
+        if (missing := _too_large(settings, free)) is not None:
+            yield missing
+            return
         step = _measure(settings)
     except SeedfloodError as error:
         yield _bad(
@@ -236,14 +239,38 @@ def _step(settings: Settings) -> Iterator[Check]:
 
 def _too_large(settings: Settings, free: int) -> Check | None:
     """A model whose weights alone do not fit: to load it would end the process without a word. Any device needs them
-    in host memory, in float32."""
+    in host memory, in float32. Raises ModelError if there is no such device."""
     from seedflood.training.models import count_parameters  # a relay has no torch
 
-    count = count_parameters(str(settings.node.model_path or settings.run.model))
-    if count is None or 4 * count <= free:
+    node = settings.node
+    count = count_parameters(str(node.model_path or settings.run.model))
+    if count is None:
         return None
-    text = f"the weights take {decimal(4 * count)}, and {decimal(free)} of host memory are free"
-    return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
+    if 4 * count > free:
+        text = f"the weights take {decimal(4 * count)}, and {decimal(free)} of host memory are free"
+        return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
+    if settings.run.mode == "seedflood":
+        return _too_large_for_device(node, count)
+    return None
+
+
+def _too_large_for_device(node: NodeSettings, count: int) -> Check | None:
+    """count: of the parameters."""
+    from seedflood.training import devices
+    from seedflood.training.loading import choose_device
+
+    device = devices.find_device(choose_device(node))
+    dtype: str = node.dtype
+    if dtype == "auto":
+        dtype = str(devices.usual_dtype(device)).removeprefix("torch.")
+    taken, free = WEIGHT_BYTES[dtype] * count, devices.memory_free(device)
+    if free is None or taken <= free:
+        return None
+    text = f"the weights take {decimal(int(taken))} in {dtype}, and {decimal(free)} of {device} are free"
+    fitting = [f'"{one}"' for one in ("bfloat16", "int8", "nf4") if WEIGHT_BYTES[one] * count <= free]
+    remedy = f"set [node] dtype = {' or '.join(fitting)}, " if fitting else ""
+    remedy += "share it among several GPUs by torchrun (docs/how-to/hosts.md), or take a smaller [run] model."
+    return Check("memory", "bad", f"{text}: {remedy}", ExitCode.CONFIG)
 
 
 def _measure(settings: Settings) -> _Step:

@@ -117,6 +117,16 @@ def describe(device: torch.device, dtype: str) -> str:
     return text
 
 
+def memory_free(device: torch.device) -> int | None:
+    """How many bytes are free on an accelerator. None: its memory is that of the host, or this torch does not tell."""
+    if device.type in ("cpu", "mps"):
+        return None
+    try:
+        return torch.accelerator.get_memory_info(device)[0]
+    except (AttributeError, RuntimeError):
+        return None
+
+
 def memory_taken(device: torch.device) -> tuple[int, int] | None:
     """The most bytes that tensors of this process have taken on an accelerator so far, and how many it has. None: this
     torch does not tell."""

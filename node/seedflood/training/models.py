@@ -63,6 +63,7 @@ class BaseModel:
     digest: 32 bytes, equal on hosts with equal weights (`load_base`: and tokenizers). master: if the device holds the
     weights in half precision, float32 weights in host memory by the name of the parameter; else None, and the model's
     own weights are the master. files: what was read beside the weights, by path in the folder; none of a GGUF file.
+    destination: where a replica computes with it, if the model is in host memory until then.
     """
 
     model: Any
@@ -72,6 +73,7 @@ class BaseModel:
     dtype: torch.dtype
     master: dict[str, Tensor] | None
     files: Mapping[str, bytes] = field(default_factory=dict)
+    destination: torch.device | None = None
 
     @property
     def causal(self) -> CausalModel:
@@ -145,7 +147,8 @@ def prepare_model(
     stays_on_host: bool = False,
 ) -> BaseModel:
     """Makes a BaseModel of a transformers model in memory. The model is changed and must not be used elsewhere.
-    stays_on_host: it has the type for this device, and stays in host memory (`Replica._shard`). Raises ModelError."""
+    stays_on_host: it has the type for this device, and stays in host memory until a replica puts on the device what
+    that keeps of it. Raises ModelError."""
     target = find_device(device)
     compute_dtype: torch.dtype = usual_dtype(target) if dtype == "auto" else getattr(torch, dtype)
     model.eval().requires_grad_(False)
@@ -159,10 +162,9 @@ def prepare_model(
     master = None
     if compute_dtype != torch.float32:
         master = {name: one.detach().to("cpu", torch.float32, copy=True) for name, one in parameters}
-    if stays_on_host:
-        target = torch.device("cpu")
-    model.to(device=target, dtype=compute_dtype)
-    return BaseModel(model, tokenizer, digest, target, compute_dtype, master)
+    place = torch.device("cpu") if stays_on_host else target
+    model.to(device=place, dtype=compute_dtype)
+    return BaseModel(model, tokenizer, digest, place, compute_dtype, master, destination=target)
 
 
 def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

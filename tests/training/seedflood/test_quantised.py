@@ -1,5 +1,6 @@
 """A host with quantised weights learns what the others learn, and computes with what it has of the base model."""
 
+import copy
 import importlib.util
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import get_args
 
 import pytest
 import torch
+from elsewhere import elsewhere
 from reference import (
     TEXTS,
     dense_slopes,
@@ -22,6 +24,7 @@ from reference import (
 
 from seedflood.config import NodeSettings
 from seedflood.errors import ModelError
+from seedflood.training import models
 from seedflood.training.models import prepare_model
 from seedflood.training.seedflood.quantised import Quantisation, check_quantisation, quantise
 from seedflood.training.seedflood.replica import Replica
@@ -133,6 +136,29 @@ def test_what_such_a_host_exports_is_on_the_whole_base_model(kind, tmp_path):
         exported.append((trainer.export(tmp_path / str(quantize), "card") / "model.safetensors").read_bytes())
         assert trainer.dtype == (quantize or "float32")
     assert exported[0] == exported[1]
+
+
+def test_no_matrix_is_on_the_device_in_more_bits(tmp_path, monkeypatch):
+    """It may have no room for the model in half precision; so exports are made in host memory, too."""
+    moved, move = [], torch.nn.Module.to
+
+    def move_and_note(module, *args, **named):
+        if torch.device("cuda:1") in (*args, *named.values()):
+            moved.extend(one.dim() for one in module.parameters())
+        return move(module, *args, **named)
+
+    monkeypatch.setattr(torch.nn.Module, "to", move_and_note)
+    read = models._read(str(models.BUILT_IN["embedded"]))
+    monkeypatch.setattr(models, "_read", lambda _location: copy.deepcopy(read))
+    node = NodeSettings(state=tmp_path, data="embedded", device="cuda:1", dtype="int8", evaluate_examples=8)
+    with elsewhere():
+        trainer = Trainer(tiny_settings(task="embedded", model="embedded", estimate="gradient"), node)
+        assert set(moved) == {1}
+        assert {str(one.device) for one in trainer.replica.model.parameters()} == {"cuda:1"}
+        assert trainer.measure(1, 0, 1).is_finite
+        trainer.complete()
+        trainer.export(tmp_path / "model", "card")
+    assert set(moved) == {1}
 
 
 def test_without_its_package_nf4_is_refused_in_one_sentence(monkeypatch):

@@ -99,8 +99,6 @@ class Replica:
         self.learning_rate = settings.learning_rate or self.default_rate
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
-        if quantize is not None:
-            self._quantise(quantize)
         self.compression = compression_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(run, self.subspace, self.compression, self.default_rate, folder)
@@ -112,8 +110,7 @@ class Replica:
         self._bind()
         check_reads(self.model)
         mark_skippable(self.causal, self.live)
-        if isinstance(ranks, Ranks):
-            self._shard(ranks)
+        self._put_on_device(quantize)
 
     @property
     def epoch_bytes(self) -> int:
@@ -426,9 +423,22 @@ class Replica:
             self._bind()
         self._a_F.copy_(a_F)
 
+    def _put_on_device(self, quantize: Quantisation | None) -> None:
+        """Only what is kept there: a model that was loaded into host memory may be too large for the device."""
+        if isinstance(self.ranks, Ranks):
+            self._shard(self.ranks)
+        if quantize is not None:
+            self._quantise(quantize)
+        destination = self.base.destination
+        if destination is not None and destination != self.base.device:
+            self.base.device = destination
+            self.model.to(destination)
+            self._a_F = self._a_F.to(destination)
+            self._bind()
+
     def _shard(self, ranks: Ranks) -> None:
-        """Keeps a part of each matrix, on the device of this rank: until now all are in host memory. One matrix after
-        the other: what the others have is freed at once. Raises ModelError."""
+        """Keeps a part of each matrix, on the device. One matrix after the other: what other ranks have is freed at
+        once. Raises ModelError."""
         if self.untrained:
             raise ModelError("experts of a mixture are not divided over processes: start this host as one process.")
         give_back_memory()
@@ -436,11 +446,6 @@ class Replica:
             if slot.slot.is_matrix:
                 master = None if self.base.master is None else self.base.master.pop(slot.slot.name)
                 store_slot(self.model, slot, ShardedMatrix(slot.parameter, master, ranks, number))
-        if ranks.device != self.base.device:
-            self.base.device = ranks.device
-            self.model.to(ranks.device)
-            self._a_F = self._a_F.to(ranks.device)
-            self._bind()
 
     def _read_weights(self, count: int) -> list[float]:
         """Takes so many columns of each matrix's bases from its singular vectors. The norms of all matrices but the
@@ -451,11 +456,12 @@ class Replica:
         return [frobenius_norm(master) for master in compress(masters, is_dense)]
 
     def _quantise(self, kind: Quantisation) -> None:
-        """The matrices, one after the other. They are not folded any more, nor can they be read."""
+        """The matrices, one after the other, on the device. They are not folded any more, nor can they be read."""
+        device = self.base.destination or self.base.device
         for slot in self.slots:
             if slot.slot.is_matrix:
                 weight = self._master(slot.slot.name, slot.parameter).detach()
-                quantise_slot(self.model, slot, kind, weight.to(self.base.device, torch.float32))
+                quantise_slot(self.model, slot, kind, weight.to(device, torch.float32))
                 if self.base.master is not None:
                     del self.base.master[slot.slot.name]
 

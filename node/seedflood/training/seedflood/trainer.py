@@ -106,7 +106,8 @@ class Trainer:
         self._device = base.device.type
 
     def _load_base(self) -> BaseModel:
-        return load_base(self.run, self.node, stays_on_host=self.ranks.count > 1)
+        keeps_parts = self.ranks.count > 1 or self.node.quantisation is not None  # the device may lack room for all
+        return load_base(self.run, self.node, stays_on_host=keeps_parts)
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
