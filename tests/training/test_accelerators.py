@@ -40,7 +40,6 @@ from seedflood.training.objectives.example import Example, Rendered
 from seedflood.training.objectives.reward import EarlyBatch, Reward, Writer
 from seedflood.training.seedflood import replica as replica_module
 from seedflood.training.seedflood.compression import compress
-from seedflood.training.seedflood.estimate import TWO_SIDED
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import measure_rewarded, write_texts
 
@@ -188,7 +187,7 @@ def test_a_script_measures_both_sides(device):
             return float(replica.model(input_ids=tokens_BT, labels=tokens_BT, use_cache=False).loss)
 
         with torch.no_grad():
-            return replica.measure_by(loss_of, 5, TWO_SIDED).value
+            return replica.measure_by(loss_of, 5).value
 
     loss, scalar = slope_of("cpu")
     with pytest.MonkeyPatch.context() as patch, elsewhere():

@@ -276,10 +276,11 @@ class Participant:
         if trainer.sends_gradients:
             measured = trainer.compress_gradient(self._losses.mean())
         elif loss_of is not None:
-            measured = trainer.measure_two_sided(loss_of)
+            measured = trainer.measure_losses(loss_of)
         else:
+            estimate = trainer.run.seedflood.estimate
             raise ConfigError(
-                'this run measures losses alone (estimate = "two-sided"): call step(closure), or set '
+                f'this run measures losses alone (estimate = "{estimate}"): call step(closure), or set '
                 'estimate = "gradient" in [run.seedflood] on all hosts.'
             )
         self._losses.clear()

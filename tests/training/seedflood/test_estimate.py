@@ -27,7 +27,7 @@ from seedflood.protocol.seedflood.bundles import SCALAR_MAX, SCALAR_UNIT_BITS
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.causal import CausalModel
 from seedflood.training.models import prepare_model
-from seedflood.training.seedflood.estimate import ESTIMATES, to_fixed_point
+from seedflood.training.seedflood.estimate import ESTIMATES, Estimate, make_measurement, to_fixed_point, two_sided
 from seedflood.training.seedflood.replica import Replica
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
@@ -123,8 +123,8 @@ def test_every_name_of_the_settings_is_an_estimate():
 @pytest.mark.parametrize("estimate", ESTIMATES)
 def test_a_measured_slope_beyond_the_clip_is_cut_off_and_flagged(estimate):
     free, clipped = tiny_replica(estimate=estimate), tiny_replica(estimate=estimate, clip=1e-4)
-    assert not clipped.compression.admits([free.measure(0, 1, LABELS, tiny_batch(), ESTIMATES[estimate]).value])
-    measured = clipped.measure(0, 1, LABELS, tiny_batch(), ESTIMATES[estimate])
+    assert not clipped.compression.admits([free.measure(0, 1, LABELS, tiny_batch()).value])
+    measured = clipped.measure(0, 1, LABELS, tiny_batch())
     assert measured.is_clipped
     assert abs(measured.value[1]) == clipped.compression.reach == 104
     assert clipped.compression.admits([measured.value])
@@ -135,12 +135,22 @@ def test_what_is_not_finite_becomes_zero(alpha):
     assert to_fixed_point(alpha) == (0, False)
 
 
-def test_a_loss_that_is_not_finite_is_flagged():
-    replica = tiny_replica()
+@pytest.mark.parametrize("estimate", ESTIMATES)
+def test_a_loss_that_is_not_finite_is_flagged(estimate):
+    replica = tiny_replica(estimate=estimate)
     replica.model.get_decoder().layers[0].fc1.weight.fill_(math.nan)
     measured = replica.measure(0, 1, LABELS, tiny_batch())
     assert measured.value[1] == 0
     assert not measured.is_finite
+
+
+def test_whoever_computes_the_losses_it_is_the_estimate_of_the_run(monkeypatch):
+    """Of a script's own loop, too."""
+    of_the_run = Estimate(two_sided, lambda losses, epsilon, limit: make_measurement(3.0, 2.0, losses[0], limit))
+    monkeypatch.setitem(ESTIMATES, "two-sided", of_the_run)
+    replica = tiny_replica(estimate="two-sided")
+    measured = [replica.measure(0, 1, LABELS, tiny_batch()), replica.measure_by(lambda: 1.0, 1)]
+    assert [one.value[1] for one in measured] == [1.5 * 2**20] * 2
 
 
 def test_probe_seeds_are_pure_and_differ():

@@ -23,7 +23,7 @@ from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.loading import load_base
 from seedflood.training.models import BaseModel, DtypeName, digest_weights, distinct_parameters, prepare_model
 from seedflood.training.seedflood.compression import compress
-from seedflood.training.seedflood.estimate import TWO_SIDED, Measurement
+from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.layers import detach
 from seedflood.training.seedflood.trainer import Trainer
@@ -132,9 +132,9 @@ class LendingTrainer(Trainer):
         slope_F = self.increments.grad[0].detach().to("cpu", torch.float32)
         return compress(self.compression, Gradient(slope_F, loss))
 
-    def measure_two_sided(self, loss_of: Callable[[], float]) -> Measurement:
-        """The update for the losses a little to either side along the direction of the step."""
-        return self.replica.measure_by(loss_of, self._seed, TWO_SIDED)
+    def measure_losses(self, loss_of: Callable[[], float]) -> Measurement:
+        """The update for the losses near the weights, along the direction of the step."""
+        return self.replica.measure_by(loss_of, self._seed)
 
     def close(self) -> None:
         """Makes the weights stand for all that was applied here. Call it when the compute thread has ended."""

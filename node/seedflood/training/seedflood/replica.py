@@ -41,7 +41,7 @@ from seedflood.training.seedflood.bypass import check_reads
 from seedflood.training.seedflood.coefficients import EpochCoefficients
 from seedflood.training.seedflood.compression import compression_of
 from seedflood.training.seedflood.control import Past, past_size
-from seedflood.training.seedflood.estimate import EPSILON, TWO_SIDED, Estimate, Measurement, variant_losses
+from seedflood.training.seedflood.estimate import EPSILON, ESTIMATES, TWO_SIDED, Measurement, variant_losses
 from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot, store_slot
 from seedflood.training.seedflood.quantised import Quantisation
@@ -84,6 +84,8 @@ class Replica:
         self._known_after = (CLOSING_ROUNDS + settings.delay) * settings.local_steps
         """So many steps after an epoch all hosts hold what came late for it."""
         self.epsilon = EPSILON
+        self._estimate = ESTIMATES.get(settings.estimate, TWO_SIDED)
+        """By forward passes. A replica that steps by gradients can still be asked for one."""
         self.live, self.slots = attach(base.model)
         self._slot_of = _slots_by_name(base.model, self.slots)
         """The number of the slot of a parameter, by each of its names."""
@@ -165,28 +167,26 @@ class Replica:
         held_E, past = self._coefficients[self.epoch], self._coefficients.past_before(self.epoch)
         self._compute_with(self._aggregation.preview(self.epoch, held_E, updates, past))
 
-    def measure(
-        self, step: int, seed: int, objective: Objective, batch: Batch, by: Estimate = TWO_SIDED
-    ) -> Measurement:
+    def measure(self, step: int, seed: int, objective: Objective, batch: Batch) -> Measurement:
         """Estimates a step on a batch, with the weights as they are. Opens the step's epoch, which must not be an
         earlier one than that which is open. seed: see `protocol.seedflood.seeds.probe_seed`."""
         self.open_for(step)
         moves = self.subspace.moves(self.epoch, torch.tensor([seed], dtype=torch.int64)).to(self.base.device)
-        a_PF = by.variants(self._a_F, moves, self.epsilon)
+        a_PF = self._estimate.variants(self._a_F, moves, self.epsilon)
         losses = variant_losses(self.causal, self.live, objective, batch, a_PF, self.ranks)
-        return by.conclude(losses, self.epsilon, self.compression.limit)
+        return self._estimate.conclude(losses, self.epsilon, self.compression.limit)
 
-    def measure_by(self, loss_of: Callable[[], float], seed: int, by: Estimate) -> Measurement:
+    def measure_by(self, loss_of: Callable[[], float], seed: int) -> Measurement:
         """Estimates the step for which the model is lent, by a loss that somebody else computes with it."""
         device = self.base.device
         moves = self.subspace.moves(self.epoch, torch.tensor([seed], dtype=torch.int64)).to(device)
-        variants = by.variants(self._a_F, moves, self.epsilon)
+        variants = self._estimate.variants(self._a_F, moves, self.epsilon)
         losses: list[float] = []
         for number, variant_F in enumerate(variants, 1):
             # All variants draw the same dropout: else its noise would be taken for a slope.
             with same_draws(device, enabled=number < len(variants)), self.live.computing(variant_F.unsqueeze(0)):
                 losses.append(loss_of())
-        return by.conclude(losses, self.epsilon, self.compression.limit)
+        return self._estimate.conclude(losses, self.epsilon, self.compression.limit)
 
     @torch.no_grad()
     def lend(self, increments_1F: nn.Parameter) -> None:

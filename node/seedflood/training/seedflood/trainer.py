@@ -30,7 +30,7 @@ from seedflood.training.models import BaseModel, try_export
 from seedflood.training.objectives.reward import Reward
 from seedflood.training.ranks import ALONE, OneRank, Ranks, RoundKind
 from seedflood.training.seedflood.compression import compress
-from seedflood.training.seedflood.estimate import ESTIMATES, Measurement
+from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
@@ -239,8 +239,7 @@ class Trainer:
         """Together with all other ranks."""
         objective, batch = self.task.objective, self.task.batch(origin, step)
         if isinstance(self.compression, Pairs):
-            seed, by = probe_seed(self.run.seed, origin, step), ESTIMATES[self.run.seedflood.estimate]
-            return self.replica.measure(step, seed, objective, batch, by)
+            return self.replica.measure(step, probe_seed(self.run.seed, origin, step), objective, batch)
         slopes_of = partial(
             self.replica.measure_gradient,
             *(step, objective),
