@@ -31,10 +31,12 @@ class LotEngine(Engine):
     def assemble(self, member):
         rules = SwarmRules(self._run.run_id(), BASE_DIGEST, self._run.clients, self._run.steps)
         daemon = self.daemon
-        self.node = LotNode(rules, member, daemon.identity.sign, verify, daemon.access)
+        key = daemon.identity
+        self.node = LotNode(rules, member, key.sign, verify, daemon.access, is_key_fresh=key.is_fresh)
         self.driver = Driver(self.node, self.journal, daemon.links, self._draw, daemon, daemon.loop.time)
 
     def _draw(self, step):
+        self.daemon.identity.use()  # before anything is published that this host must not contradict
         most = self._run.algorithm.most
 
         def tell(number):

@@ -55,6 +55,24 @@ async def test_what_was_drawn_is_in_the_journal_and_outlives_the_process(cluster
     assert drawn.items() <= b.node.lots.known.items()
 
 
+async def test_a_host_that_has_lost_its_journal_draws_nothing_before_a_neighbour_has_told_it_all(cluster):
+    """Its key was used, so the others may know of lots that it has forgotten."""
+    a = await cluster.start("a", [], {"clients": 3})
+    b = await cluster.start("b", ["a"], {"clients": 3})
+    await cluster.until(lambda: len(a.node.lots.known) == len(b.node.lots.known) == 2)
+    drawn = dict(a.node.lots.known)
+    a.drain()
+    await a.close()
+    (cluster.folder / "a" / JOURNAL_FILE).unlink()
+    again = await cluster.start("a", ["b"], {"clients": 3})
+    assert not again.node.lots.known
+    await cluster.until(lambda: again.node.lots.known == drawn)
+    c = await cluster.start("c", ["b"], {"clients": 3})
+    await cluster.finish(again, b, c)
+    assert drawn.items() <= again.node.lots.known.items()
+    assert again.node.lots.known == b.node.lots.known == c.node.lots.known
+
+
 async def test_operators_see_what_the_algorithm_tells(cluster, http):
     a = await cluster.start("a", [], {"clients": 2})
     await cluster.until(lambda: a.node.lots.known)
