@@ -8,6 +8,7 @@ When a node is amnesic, and what it waits for: docs/explanation/consensus.md.
 """
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from seedflood.protocol.frontier import Frontier, Held, spans
 from seedflood.protocol.origin import OriginId
@@ -17,6 +18,24 @@ from seedflood.protocol.swarm.rules import Patience
 
 SETTLE_SECONDS = 4.0
 """How long to wait for messages in flight after the last neighbour was reached: two rounds of repair."""
+
+
+class Known(NamedTuple):
+    """How far a node that joins has come.
+
+    reached: the neighbours all of whose frontier we have held. present: the origins that have not left. has_pulled: a
+    pull was completed, and with it came the digest to compare with. is_level: we hold all that one neighbour held when
+    its link came up (`Donors`). held_before: the step after the last one of ours that is held. is_whole: everything is
+    held that we are known to have published. is_everyone_met: there is nobody in this run whom we have not reached.
+    """
+
+    reached: Collection[OriginId]
+    present: Collection[OriginId]
+    has_pulled: bool
+    is_level: bool = True
+    held_before: int = 0
+    is_whole: bool = True
+    is_everyone_met: bool = False
 
 
 class CatchUp:
@@ -74,45 +93,49 @@ class CatchUp:
         self.is_amnesic, self._is_past_certain = True, False
         return self._past_neighbours
 
-    def may_speak(
-        self,
-        reached: Collection[OriginId],
-        present: Collection[OriginId],
-        now: float,
-        *,
-        has_pulled: bool,
-        is_level: bool = True,
-        held_before: int = 0,
-        is_whole: bool = True,
-        is_everyone_met: bool = False,
-    ) -> bool:
-        """Is enough known to speak?
-
-        reached: the neighbours all of whose frontier we have held. present: the origins that have not left. has_pulled:
-        a pull was completed, and with it came the digest to compare with. is_level: see `Donors`; what a neighbour says
-        that it holds may be made up, so that, too, is waited for only so long. held_before: the step after the last one
-        of ours that is held. is_whole: everything is held that we are known to have published. is_everyone_met: there
-        is nobody in this run whom we have not reached.
-        """
-        if is_level:
+    def note(self, known: Known, now: float) -> None:
+        """Remembers since when what is known has not changed. Called before `may_speak`, which changes nothing."""
+        if known.is_level:
             self._behind_since = None
         elif self._behind_since is None:
             self._behind_since = now
-        is_behind = self._behind_since is not None and now - self._behind_since < self._patience.start_seconds
-        if not reached or is_behind:
-            return False
-        progress = (len(reached), self._word_age, held_before)
-        if progress != self._progress:
+        progress = (len(known.reached), self._word_age, known.held_before)
+        if known.reached and not self._is_behind(now) and progress != self._progress:
             self._progress = progress
             self._progressed_at = now
-        quiet_seconds = now - self._progressed_at
-        is_impatient = quiet_seconds >= self._patience.start_seconds
-        if not self.is_amnesic:
-            return has_pulled or is_impatient
-        if self.unreached(reached, present) or not ((has_pulled and is_whole) or is_impatient):
+
+    def may_speak(self, known: Known, now: float) -> bool:
+        """Is enough known to speak?
+
+        With a whole journal: one neighbour is reached, we are level with one, and a pull is completed. Nobody waits
+        longer than `start_seconds` for the last two, since a neighbour may make up what it holds.
+
+        An amnesic node also waits until
+
+        1. all former neighbours that have not left are reached;
+        2. it holds all that it is known to have published, or nothing new has come for `start_seconds`;
+        3. nothing new has come for SETTLE_SECONDS; and for `redial_seconds` more if there may be a newer statement of
+           ours that we do not know.
+        """
+        if not known.reached or self._is_behind(now):
             return False
-        is_settled = is_everyone_met or self._is_past_certain
-        return quiet_seconds >= SETTLE_SECONDS + (0.0 if is_settled else self._patience.redial_seconds)
+        quiet_seconds = now - self._progressed_at
+        has_waited = quiet_seconds >= self._patience.start_seconds
+        if not self.is_amnesic:
+            return known.has_pulled or has_waited
+        if self.unreached(known.reached, known.present):
+            return False
+        holds_ours = known.has_pulled and known.is_whole
+        if not holds_ours and not has_waited:
+            return False
+        settle_seconds = SETTLE_SECONDS
+        if not known.is_everyone_met and not self._is_past_certain:
+            settle_seconds += self._patience.redial_seconds
+        return quiet_seconds >= settle_seconds
+
+    def _is_behind(self, now: float) -> bool:
+        """Are we not level, and is it still worth waiting for?"""
+        return self._behind_since is not None and now - self._behind_since < self._patience.start_seconds
 
     def unreached(self, reached: Collection[OriginId], present: Collection[OriginId]) -> set[OriginId]:
         """Past neighbours that an amnesic node has to reach yet."""
@@ -123,10 +146,8 @@ class CatchUp:
         self._word_age = word.age
         self._past_neighbours = set(word.neighbours)
         state = stated(word)
-        self.published_before, self.has_ended = (
-            max(self.published_before, state.published_before),
-            self.has_ended or state.has_ended,
-        )
+        self.published_before = max(self.published_before, state.published_before)
+        self.has_ended = self.has_ended or state.has_ended
 
 
 def describe_progress(frontier: Frontier, goal: Iterable[Held]) -> dict[str, int]:

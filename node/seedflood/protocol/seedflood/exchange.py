@@ -9,7 +9,7 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.bundles import Bundle, Updates
-from seedflood.protocol.seedflood.catchup import CatchUp, describe_progress
+from seedflood.protocol.seedflood.catchup import CatchUp, Known, describe_progress
 from seedflood.protocol.seedflood.divergence import DivergenceDetector, HearsayDetector
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.ends import Ends
@@ -129,17 +129,17 @@ class Exchange:
         is_amnesic = self.catchup.is_amnesic
         present = membership.present() if is_amnesic else set()  # else nobody asks for it
         hosts = sum(not stated(member).is_relay for member in membership.all()) if is_amnesic else 0
-        is_caught_up = self.catchup.may_speak(
+        known = Known(
             self.donors.reached,
             present,
-            now,
             has_pulled=self.donors.has_pulled,
             is_level=self.donors.is_level,
             held_before=held_before,
             is_whole=frontier.mark(own) >= max(held_before, self.catchup.published_before),
             is_everyone_met=hosts >= self._rules.clients and present <= {*self.donors.reached, own},
         )
-        return is_caught_up and self.announcement.is_confirmed(first, now)
+        self.catchup.note(known, now)
+        return self.catchup.may_speak(known, now) and self.announcement.is_confirmed(first, now)
 
     def agreed(self) -> set[OriginId]:
         """The neighbours that state that they are complete, and hold and have applied exactly what we have, with an

@@ -194,29 +194,35 @@ class Presence:
         return self.delays.milliseconds_to_state(self.ours.hop_milliseconds)
 
     def _learn_of_us(self, member: Member, source: OriginId) -> None:
-        """A past life of ours made this statement, or a process with a copy of our key.
+        """Somebody else made this statement under our key: an earlier life of this node, or another process with a copy
+        of the key.
 
-        A process that has not spoken yet outbids whatever it finds: its clock may have gone back, and its journal may
-        have lost the count of its starts, so a past life may have stated as much as this one by the same count. A
-        process that has published and learns of a newer one is the older of two, and ends. If that was wrong, it
-        outbids the other when it is started again. Two processes that start at the same moment outbid each other a few
-        times, until one of them gives up. Nothing outbids INCARNATION_MAX.
+        | it is | we have published | what we do |
+        |---|---|---|
+        | newer | yes | end (`is_superseded`): of two processes the older one gives up |
+        | newer, or as old as ours | no | make a newer one: our journal may have lost the count of our starts |
+        | older | either | pass it on if it is news, and go on |
+
+        Whoever ends by mistake makes a newer one when it is started again. Two processes that start at the same moment
+        do so in turn, until one of them has tried OUTLIVED_MAX times, and ends. Nothing is newer than INCARNATION_MAX.
         """
-        ours, has_spoken = self.ours, self.algorithm.has_spoken
+        ours, we_have_published = self.ours, self.algorithm.has_spoken
         if member.signature == ours.signature or not self.admission.is_signed(member):
             return
         is_newer = member.age > ours.age
-        is_of_the_past = member.has_spoken and not ours.has_spoken
-        if is_newer or is_of_the_past or member.incarnation != ours.incarnation:
-            self._remember(member)
+        if not we_have_published:
+            it_alone_names_steps = member.has_spoken and not ours.has_spoken
+            if is_newer or it_alone_names_steps or member.incarnation != ours.incarnation:
+                self._remember(member)
         is_hopeless = self._statement.outlived >= OUTLIVED_MAX or member.incarnation >= INCARNATION_MAX
-        if is_newer and (has_spoken or is_hopeless):
+        can_outlive = not we_have_published and not is_hopeless
+        if is_newer and not can_outlive:
             self._outbox.outputs.is_superseded = True
             return
         if self.membership.is_news(member):
             self._keep(member)
             self.neighbours.spread(member, source)
-        if member.age >= ours.age and not (has_spoken or is_hopeless):
+        if member.age >= ours.age and can_outlive:
             self._statement.outlive(member)
             self._state_again()
 
@@ -228,8 +234,7 @@ class Presence:
             self.declare()
 
     def _remember(self, past: Member) -> None:
-        if self.algorithm.has_spoken:
-            return
+        """An earlier life of ours stated this. It may show that our journal lacks something."""
         self.algorithm.learn_of_past(past)
         if self.algorithm.is_amnesic:
             self.log_loss(past.neighbours)

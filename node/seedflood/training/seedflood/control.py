@@ -41,11 +41,14 @@ RISE_MIN = 1 << LOSS_UNIT_BITS - 6
 """1/64."""
 
 PROMISE_MAX = 2 / 3
+"""The first step may change the loss by at most this part of it, to first order. If it would change it more, the rate
+is halved first."""
+
 REWARD_PROMISE_MAX = 0.2
-"""Of the loss: by how much the first step may change it, to first order; and where the loss is what is missing of a
-reward. There later blocks of few texts differ too much by chance for a fall to be seen soon: ten times a sixteenth of
-the usual rate was halved three times and reward rose, but with 2/3 it was halved once and reward fell from 0.342 to
-0.156 in 20 steps. Default rates promise 0.12 to 0.14 (benchmarks/notes, 25 November)."""
+"""The same where the loss is what is missing of a reward. A block has few texts there, so by chance blocks differ much,
+and a falling reward is noticed late. At ten times the default rate of that time this limit halved it three times, and
+reward rose; with 2/3 it was halved once, and reward fell from 0.342 to 0.156 in 20 steps. Default rates promise 0.12 to 0.14
+(benchmarks/notes, 25 November)."""
 
 RISE_MAX = 2.0 * SIGNIFICANT_ALONE
 """The vote of one origin, in standard errors, at most: anyone can make up losses."""

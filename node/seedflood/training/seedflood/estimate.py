@@ -35,10 +35,12 @@ CPU_CALL_TOKENS = 48
 class Measurement:
     """What one origin measured at one step.
 
-    value: of a probe (loss, scalar): the scalar is alpha, a difference of losses over their distance, in units of
-    2^-20. Of a gradient, a payload. loss: at the centre; two-sided, the mean of both. is_finite: False if a loss was
-    not finite; then it is zero. is_clipped: something was too large to be sent as it was, such as |alpha| of 2^11, or
-    beyond the `clip` of the run. figures, words: see `Gradient`.
+    value: what is published. Of an estimate by forward passes: (loss in units of 2^-11, slope in units of 2^-20). Of a
+    gradient: a payload, with the loss in its last bytes.
+    loss: the same loss as a float, for logs. Two-sided, it is the mean of both sides.
+    is_finite: False if a loss was not finite. Then the slope is 0.
+    is_clipped: the slope was too large to be sent, 2^11 or more, or beyond the `clip` of the run. It was cut to that.
+    figures, words: see `Gradient`; an estimate by forward passes has none.
     """
 
     value: UpdateValue
@@ -59,7 +61,9 @@ def to_fixed_point(alpha: float, limit: int = SCALAR_MAX) -> tuple[int, bool]:
 
 
 def two_sided(a_F: Tensor, moves: Moves, epsilon: float) -> Tensor:
-    """Increments at +epsilon z and at -epsilon z, (2, F)."""
+    """Increments at +epsilon z and at -epsilon z, (2, F). The direction z moves one increment of each slot, by +1 or
+    -1. An increment is what the model adds along one pair of basis vectors: an entry of A in `layers`, and not of the
+    integer coefficients."""
     place_S, sign_S = moves.place_KS[0], moves.sign_KS[0]
     a_PF = a_F.repeat(2, 1)
     a_PF[0, place_S] += epsilon * sign_S

@@ -39,8 +39,10 @@ class Live:
 
     a_PF: the increments of all slots, float32 on the model's device. filler: the value of outputs that were not
     computed. probe: the one that is running; None: there is none. alike: the slots that are computed together.
-    computed: what of them modules compute with, by where a slot's increments start: of a matrix the factor with which a
-    product with it ends, (P, R, X), of a vector its values, (P, 1, M). What is not there each call computes for itself.
+    computed: a cache, which `compute_with` fills. Its keys say where among the F increments those of a slot begin. Its
+    values are what modules compute with. Of a matrix that is the last factor of its product (P, R, X), which is `A^T
+    U^T` where a slot's side is "u", with X rows of U. Of a vector these are its own values, (P, 1, M). Each call
+    computes anew what the cache lacks.
     """
 
     def __init__(self) -> None:
