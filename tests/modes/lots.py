@@ -133,6 +133,7 @@ class Lots(Algorithm):
 
     def leave(self):
         self.phase = "left"
+        self._presence.leave(self.step - 1)
 
     def state(self):
         return DONE.pack(self.step)

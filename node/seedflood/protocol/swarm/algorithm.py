@@ -26,7 +26,8 @@ class Algorithm(ABC):
     @property
     @abstractmethod
     def has_spoken(self) -> bool:
-        """Has this node stated in this life from which step on it takes part?"""
+        """Has this node published in this life, or may it? Then it ends when a newer process has its key; until then it
+        takes that statement for one of its past. SeedFlood: it has stated from which step on it takes part."""
 
     @property
     def is_amnesic(self) -> bool:
@@ -83,7 +84,7 @@ class Algorithm(ABC):
         already. It must state something (`Presence.declare`): no host can link before."""
 
     def leave(self) -> None:
-        """The operator wants us to go: says so, so that nobody waits for us."""
+        """The operator wants us to go: says so (`Presence.leave`), so that nobody waits for us."""
 
     def connected(self, peer: OriginId, hello: Hello, now: float) -> None:
         """A link is up. The members that the hello names are known already."""

@@ -37,7 +37,7 @@ Sign = Callable[[bytes], bytes]
 class Member:
     """A membership statement: who an origin is, whom it is linked with, and whether it has left.
 
-    The newest (incarnation, version) of an origin is believed. incarnation: how often the origin was started.
+    The newest (incarnation, version) of an origin is believed. incarnation: grows with each start of the origin.
     first_step: the first step this incarnation will measure. last_step: after leaving, the last it has measured
     (-1: none); None while it takes part. hop_milliseconds: the slow end of the delays it measures to its neighbours.
     algorithm: what else the way of training wants everyone to know; bytes that only it reads.

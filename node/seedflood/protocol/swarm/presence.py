@@ -62,8 +62,8 @@ class OwnStatement:
 
 class Presence:
     """rules, admission: of this node. membership: the newest statement of everyone, ours included. changed: the origins
-    of whom there is news; the algorithm clears it when it has looked. algorithm: what this swarm trains by; set before
-    anything happens."""
+    of whom there is news; an algorithm that looks at it clears it then. algorithm: what this swarm trains by, set
+    before anything happens."""
 
     algorithm: Algorithm
 

@@ -47,8 +47,8 @@ is halved first."""
 REWARD_PROMISE_MAX = 0.2
 """The same where the loss is what is missing of a reward. A block has few texts there, so by chance blocks differ much,
 and a falling reward is noticed late. At ten times the default rate of that time this limit halved it three times, and
-reward rose; with 2/3 it was halved once, and reward fell from 0.342 to 0.156 in 20 steps. Default rates promise 0.12 to 0.14
-(benchmarks/notes, 25 November)."""
+reward rose; with 2/3 it was halved once, and reward fell from 0.342 to 0.156 in 20 steps. Default rates promise 0.12 to
+0.14 (benchmarks/notes, 25 November)."""
 
 RISE_MAX = 2.0 * SIGNIFICANT_ALONE
 """The vote of one origin, in standard errors, at most: anyone can make up losses."""
