@@ -3,7 +3,7 @@ from origins import A, B, C, D
 
 from seedflood.protocol.frontier import Frontier
 from seedflood.protocol.origin import STEP_MAX
-from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS, CatchUp, Known, describe_progress
+from seedflood.protocol.seedflood.catchup import SETTLE_SECONDS, CatchUp, CatchUpState, describe_progress
 from seedflood.protocol.swarm.rules import Patience
 
 PATIENCE = Patience(start_seconds=60.0, redial_seconds=30.0)
@@ -21,7 +21,7 @@ def make_catchup(newest=None, spoken=None, *, is_journal_damaged=False, is_key_f
 
 
 def may_speak(catchup, *reached, now, present=EVERYONE, has_pulled=True, **known):
-    known = Known({peer.id for peer in reached}, present, has_pulled, **known)
+    known = CatchUpState({peer.id for peer in reached}, present, has_pulled, **known)
     catchup.note(known, now)
     return catchup.may_speak(known, now)
 

@@ -20,7 +20,7 @@ SETTLE_SECONDS = 4.0
 """How long to wait for messages in flight after the last neighbour was reached: two rounds of repair."""
 
 
-class Known(NamedTuple):
+class CatchUpState(NamedTuple):
     """How far a node that joins has come.
 
     reached: the neighbours all of whose frontier we have held. present: the origins that have not left. has_pulled: a
@@ -93,7 +93,7 @@ class CatchUp:
         self.is_amnesic, self._is_past_certain = True, False
         return self._past_neighbours
 
-    def note(self, known: Known, now: float) -> None:
+    def note(self, known: CatchUpState, now: float) -> None:
         """Remembers since when what is known has not changed. Called before `may_speak`, which changes nothing."""
         if known.is_level:
             self._behind_since = None
@@ -104,7 +104,7 @@ class CatchUp:
             self._progress = progress
             self._progressed_at = now
 
-    def may_speak(self, known: Known, now: float) -> bool:
+    def may_speak(self, known: CatchUpState, now: float) -> bool:
         """Is enough known to speak?
 
         With a whole journal: one neighbour is reached, we are level with one, and a pull is completed. Nobody waits

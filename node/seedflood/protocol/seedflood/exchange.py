@@ -9,7 +9,7 @@ from seedflood.protocol.origin import STEP_MAX, OriginId
 from seedflood.protocol.seedflood.admission import Admission, Terms
 from seedflood.protocol.seedflood.announcement import Announcement
 from seedflood.protocol.seedflood.bundles import Bundle, Updates
-from seedflood.protocol.seedflood.catchup import CatchUp, Known, describe_progress
+from seedflood.protocol.seedflood.catchup import CatchUp, CatchUpState, describe_progress
 from seedflood.protocol.seedflood.divergence import DivergenceDetector, HearsayDetector
 from seedflood.protocol.seedflood.donors import Donors
 from seedflood.protocol.seedflood.ends import Ends
@@ -129,7 +129,7 @@ class Exchange:
         is_amnesic = self.catchup.is_amnesic
         present = membership.present() if is_amnesic else set()  # else nobody asks for it
         hosts = sum(not stated(member).is_relay for member in membership.all()) if is_amnesic else 0
-        known = Known(
+        known = CatchUpState(
             self.donors.reached,
             present,
             has_pulled=self.donors.has_pulled,
