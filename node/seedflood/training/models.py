@@ -195,8 +195,8 @@ def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
 
 
 def with_tokens(digest: bytes, tokenizer: Any) -> bytes:
-    """32 bytes: a digest of weights, and of what a tokenizer makes of PROBE. A host with other tokens would tell of
-    other rows than it has, and nobody could see why."""
+    """32 bytes: a digest of weights, and of what a tokenizer makes of PROBE. A host with other tokens would
+    measure on other rows than it states, and nobody could see why."""
     tokens = tokenizer(PROBE)["input_ids"]
     return hashlib.sha256(digest + struct.pack(f"<{len(tokens)}q", *tokens)).digest()
 

@@ -1,6 +1,6 @@
 """How far a partner may pull a replica: as far as it has come by itself of late, tensor by tensor.
 
-A partner may tell anything, so each host clips the difference around its own parameters (centred clipping). The limit
+A partner may send anything, so each host clips the difference around its own parameters (centred clipping). The limit
 follows from its own local steps, which nobody else can change. So a liar moves an honest host no further than an honest
 partner could.
 
@@ -52,7 +52,7 @@ class Reach:
             self.squares_2T.mul_(KEPT).add_(progress_2T.square())
 
     def leave_out(self, residual_F: Tensor) -> None:
-        """What our last offer did not tell. It counts like progress: as much is left out of a partner's."""
+        """What our last offer left out. It counts like progress: as much is left out of a partner's."""
         self._left_out_2T = self._measure(lambda index: residual_F[self._pieces[index]]).square()
 
     def clip(self, difference: Difference, width: float) -> "Clipped":

@@ -5,7 +5,7 @@ is the same integers everywhere. It has the sign of each coefficient, and the me
 power of two; what is left out of one step is not sent with the next one. Why signs alone: docs/explanation/learning.md.
 
 Shapes: F coefficients, K groups or pairs (subspace.py), Y rows and X columns of a sparse slot, T rows of it that are
-told.
+sent.
 """
 
 import math
@@ -170,7 +170,7 @@ class UpdateDecoder:
         seeds: list[int] = []
         scalars: list[int] = []
         for (origin, step, value), factor in counting:
-            assert isinstance(value, tuple), "this run tells pairs"
+            assert isinstance(value, tuple), "this run sends pairs"
             seeds.append(probe_seed(self.subspace.run_seed, origin, step))
             scalars.append(scaled(value[1], factor))
         self.subspace.accumulate(sum_E, epoch, seeds, scalars)
@@ -213,5 +213,5 @@ def scaled(value: Whole, factor: int) -> Whole:
 
 
 def _payload(value: UpdateValue) -> bytes:
-    assert isinstance(value, bytes), "this run tells payloads"
+    assert isinstance(value, bytes), "this run sends payloads"
     return value

@@ -92,8 +92,8 @@ def variant_losses(
 
     total = torch.zeros(2 * variants, dtype=torch.float64)
     with live.computing(a_PF):
-        for told in ranks.in_turn(_pieces(batch, device, variants, ranks), measure, len(total)):
-            total += told
+        for sums in ranks.in_turn(_pieces(batch, device, variants, ranks), measure, len(total)):
+            total += sums
     losses: list[float] = (total[:variants] / total[variants:]).tolist()
     return losses
 

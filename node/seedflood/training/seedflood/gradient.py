@@ -76,9 +76,9 @@ def gradient(
     total_F, total_2 = torch.zeros(len(a_F)), torch.zeros(2, dtype=torch.float64)
     pieces = [part for piece in _pieces(batch, device, ranks) for part in piece.parts(micro_batch)]
     with torch.enable_grad(), checkpointed(layers), live.computing(a_PF):
-        for told in ranks.in_turn(pieces, measure, len(a_F) + len(total_2)):
-            total_F += told[: len(a_F)].to(torch.float32)
-            total_2 += told[len(a_F) :]
+        for sums in ranks.in_turn(pieces, measure, len(a_F) + len(total_2)):
+            total_F += sums[: len(a_F)].to(torch.float32)
+            total_2 += sums[len(a_F) :]
     loss_sum, count = total_2.tolist()
     return Gradient(total_F / count, loss_sum / count)
 

@@ -1,7 +1,7 @@
 """Whom a step follows: how each host's gradients agree with those of the others, over the steps of an epoch.
 
-A host tells signs, and one size for each group of slots; a liar can choose both. So sizes are bounded by the median of
-the step, and who contradicts the others over some steps does not count. All of this is a pure function of what was told
+A host sends signs, and one size for each group of slots; a liar can choose both. So sizes are bounded by the median of
+the step, and who contradicts the others over some steps does not count. All of this is a pure function of what was sent
 of the steps of an epoch, in their order, and begins anew with every epoch.
 
 What a score is, and whom signs cannot tell apart: docs/explanation/learning.md.
@@ -96,7 +96,7 @@ class Reputations:
         return counting if 2 * len(counting) > len(origins) else list(origins)
 
     def after(self, origins: Sequence[OriginId], sign_IF: Signs) -> "Reputations":
-        """The next step. origins: `HOSTS_MIN` at least. sign_IF: 1, 0 or -1, as each of them told it."""
+        """The next step. origins: `HOSTS_MIN` at least. sign_IF: 1, 0 or -1, as each of them sent it."""
         cosine_II = _cosines(sign_IF)
         counting = set(self.counting(origins))
         agreements: dict[OriginId, int] = {}

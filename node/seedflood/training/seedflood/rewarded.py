@@ -2,7 +2,7 @@
 
 With `ahead = D` a host writes the texts of the next D rounds while it waits for others, by the replica as it stands
 then, and so hides the network behind the writing. Only texts are old, and not slopes: these are of the replica to which
-they are added, so that it costs little, where late gradients (`delay`) cost much. What was written and not yet told is
+they are added, so that it costs little, where late gradients (`delay`) cost much. What was written and is not sent yet is
 the host's own: a crash loses it, and nobody hears of that.
 """
 
@@ -53,7 +53,7 @@ def measure_rewarded(
     slopes_of: Callable[[Batch], Gradient],
     early: Texts | None = None,
 ) -> Gradient:
-    """The slopes along all coordinates of 1 - mean reward of the texts of a step, which is told as the loss. place:
+    """The slopes along all coordinates of 1 - mean reward of the texts of a step, which is sent as the loss. place:
     origin and step. slopes_of: the slopes of what is minimised, as a mean over texts. early: what was written before;
     not used if the run has gone back since.
 

@@ -1,8 +1,8 @@
 """The factor of each step: it falls with the root of time, or by reward not at all.
 
-It is a pure function of the step, in units of 2^-16, and computed with integers alone. So told integers can be scaled
-one by one, before anything is added up, and sums do not depend on the order. An optimiser that goes by steps multiplies
-its learning rate with the factor instead. Why the root of time: docs/explanation/learning.md.
+It is a pure function of the step, in units of 2^-16, and computed with integers alone. So updates can be scaled one
+by one, before anything is added up, and sums do not depend on the order. An optimiser that goes by steps multiplies its
+learning rate with the factor instead. Why the root of time: docs/explanation/learning.md.
 """
 
 import math

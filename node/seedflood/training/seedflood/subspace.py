@@ -34,7 +34,7 @@ GROUP_RANKS = 12
 Above rank 6 each slot has its own, for they are little there."""
 
 ROWS_PER_RANK, TOLD_PER_RANK, FEW_PER_RANK = 128, 4, 16
-"""The rows of A in a slot by rows, those that an update tells at most, and how many tokens drawn columns do reach, for
+"""The rows of A in a slot by rows, those that an update has at most, and how many tokens drawn columns do reach, for
 each rank."""
 
 ACCUMULATE_ELEMENTS_MAX = 1 << 18

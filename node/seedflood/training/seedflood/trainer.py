@@ -39,12 +39,12 @@ from seedflood.training.shards import Shard
 from seedflood.training.tasks import Task
 
 ORIGIN_OFFSET = 1 << 63
-"""Ranks tell each other integers of 64 bits with a sign; an origin has 64 bits without one."""
+"""Ranks send each other integers of 64 bits with a sign; an origin has 64 bits without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What an origin measured in one round: what is told of each step, and facts for the log.
+    """What an origin measured in one round: what is published of each step, and facts for the log.
 
     step: the first one. loss: mean over the round of the training loss at the centre. seconds: wall clock, with what
     was written before for it. figures, words: of its last batch, by name.
@@ -78,7 +78,7 @@ class Trainer:
         ranks.check_equal(self.base_digest, self.rows.digest, run.run_id(), repr(settings).encode())
         self._rate, self._factor = self.replica.learning_rate, factor_of(run)
         self.compression = self.replica.compression
-        """The form of what is told of a step; whoever receives updates checks it."""
+        """The form of what is published of a step; whoever receives updates checks it."""
         self._early: dict[int, Texts] = {}
         """By the steps for which they were written."""
 
