@@ -1,9 +1,9 @@
 """The gradient of what is missing of the reward: texts first, then their slopes, both by the replica as it stands.
 
 With `ahead = D` a host writes the texts of the next D rounds while it waits for others, by the replica as it stands
-then, and so hides the network behind the writing. Only texts are old, and not slopes: these are of the replica to which
-they are added, so that it costs little, where late gradients (`delay`) cost much. What was written and is not sent yet is
-the host's own: a crash loses it, and nobody hears of that.
+then, and so hides the network behind the writing. Only texts are old. Slopes are of the replica to which they are
+added, so this costs little, where late gradients (`delay`) cost much. What was written and not sent yet is the host's
+own: a crash loses it, and nobody notices.
 """
 
 import time
