@@ -15,7 +15,7 @@ import torch
 
 from seedflood import cli
 from seedflood.config import load_settings, spell
-from seedflood.errors import ExitCode
+from seedflood.errors import ExitCode, ModelError
 from seedflood.host.places import LOCK_FILE, make_folder
 from seedflood.identity import Identity
 from seedflood.offline import doctor
@@ -224,25 +224,61 @@ def test_a_model_that_cannot_even_be_loaded_is_told_without_loading_it(examine, 
     assert texts["memory"].startswith("the weights take 468.7 kB, and 400.0 kB of host memory are free: ")
 
 
+SHARE = "share it among several GPUs by torchrun (docs/how-to/hosts.md)"
+SMALLER = "take a smaller [run] model."
+
+
+def set_to(*dtypes):
+    return [f'set [node] dtype = "{one}"' for one in dtypes]
+
+
+@pytest.fixture
+def small_gpu(monkeypatch):
+    """As if there were one, with so many bytes."""
+
+    def make(free):
+        monkeypatch.setattr(devices, "find_device", torch.device)
+        monkeypatch.setattr(devices, "usual_dtype", lambda _device: torch.bfloat16)
+        monkeypatch.setattr(devices, "memory_free", lambda _device: free)
+        monkeypatch.setattr(doctor, "_measure", None)
+
+    return make
+
+
 @pytest.mark.parametrize(
-    ("dtype", "free", "fitting"),
+    ("node", "run", "free", "remedies"),
     [
-        ("auto", 200_000, '"int8" or "nf4"'),
-        ("float32", 300_000, '"bfloat16" or "int8" or "nf4"'),
-        ("int8", 100_000, '"nf4"'),
-        ("nf4", 50_000, ""),
+        ({"dtype": "auto"}, {}, 200_000, [*set_to("int8", "nf4"), SHARE]),
+        ({"dtype": "float32"}, {}, 300_000, [*set_to("bfloat16", "int8", "nf4"), SHARE]),
+        ({"dtype": "int8"}, {}, 100_000, [*set_to("nf4"), SHARE]),
+        ({"dtype": "nf4"}, {}, 50_000, [SHARE]),
+        ({"dtype": "float32", "audit": 0.1}, {"seedflood": {"window": "strict"}}, 300_000, []),
+        ({}, {"steps": 100_000}, 200_000, [SHARE]),
     ],
 )
-def test_a_model_that_a_gpu_cannot_hold_is_told_with_what_would_make_it_fit(examine, monkeypatch, dtype, free, fitting):
-    monkeypatch.setattr(devices, "find_device", torch.device)
-    monkeypatch.setattr(devices, "usual_dtype", lambda _device: torch.bfloat16)
-    monkeypatch.setattr(devices, "memory_free", lambda _device: free)
-    monkeypatch.setattr(doctor, "_measure", None)
-    code, levels, texts = examine(node={"device": "cuda:1", "dtype": dtype})
+def test_a_model_that_a_gpu_cannot_hold_is_told_with_what_would_make_it_fit(
+    examine, small_gpu, node, run, free, remedies
+):
+    small_gpu(free)
+    code, levels, texts = examine(run, {"device": "cuda:1", **node})
     assert (code, levels["memory"]) == (ExitCode.CONFIG, "bad")
-    remedy = f"set [node] dtype = {fitting}, share" if fitting else "are free: share"
-    assert remedy in texts["memory"]
-    assert "of cuda:1 are free" in texts["memory"]
+    said, _, named = texts["memory"].partition(f"{free / 1000:.1f} kB of cuda:1 are free: ")
+    assert said.startswith("the weights take ")
+    assert named.split(", or ") == [*remedies, SMALLER]
+
+
+def test_a_gpu_that_a_running_node_uses_is_not_judged(examine, small_gpu, tmp_path, monkeypatch):
+    def measure(_settings):
+        raise ModelError("measured")
+
+    state = tmp_path / "state"
+    make_folder(state)
+    small_gpu(1000)
+    monkeypatch.setattr(doctor, "_measure", measure)
+    with (state / LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _, _, texts = examine(node={"device": "cuda:1", "state": str(state)})
+    assert texts["model"] == "measured"
 
 
 def test_an_export_is_tried_before_the_run_and_leaves_nothing(examine, tmp_path, monkeypatch):

@@ -110,10 +110,12 @@ class Elsewhere(Tensor):
 
 class Watch(TorchDispatchMode):
     """Within, tensors may be on devices that are not there. waits: how often each of our functions has waited for a
-    number of a device. operators: what devices have computed."""
+    number of a device. operators: what devices have computed. largest: the most floating-point numbers that went to a
+    device at once."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.largest = 0
         self.waits: Counter[str] = Counter()
         self.operators: set[OpOverload] = set()
 
@@ -127,7 +129,10 @@ class Watch(TorchDispatchMode):
             self.operators.add(func)
             if _has_to_wait(func, args, kwargs):
                 self.waits[_our_function()] += 1
-        return _compute(func, args, kwargs)
+        computed = _compute(func, args, kwargs)
+        if not types and isinstance(computed, Elsewhere) and computed.is_floating_point():
+            self.largest = max(self.largest, computed.numel())
+        return computed
 
 
 @contextmanager

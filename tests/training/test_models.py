@@ -10,9 +10,9 @@ from seedflood.config import RunSettings
 from seedflood.errors import ConfigError, DiskFullError, ModelError
 from seedflood.training.card import Learned, model_card
 from seedflood.training.models import (
-    count_parameters,
     digest_weights,
     export_model,
+    find_size,
     load_model,
     prepare_model,
     with_tokens,
@@ -52,9 +52,9 @@ def test_parameters_are_counted_without_the_weights(tied, tmp_path):
     model = tiny_model("opt", tied=tied)
     model.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    assert count_parameters(str(tmp_path)) == sum(parameter.numel() for parameter in model.parameters())
+    assert find_size(str(tmp_path)) == (sum(parameter.numel() for parameter in model.parameters()), False)
     (tmp_path / "config.json").write_text("{")
-    assert count_parameters(str(tmp_path)) is None, "loading says what is wrong"
+    assert find_size(str(tmp_path)) is None, "loading says what is wrong"
 
 
 def test_a_missing_model_is_told_in_one_sentence(monkeypatch):

@@ -27,5 +27,5 @@ from seedflood.config.node import (
 from seedflood.config.ranks import RankPlace, check_ranks, find_rank
 from seedflood.config.run import READ_BY, WITHOUT_ROWS, ObjectiveSettings, RunSettings, TaskName
 from seedflood.config.seedflood import EstimateName, SeedfloodSettings
-from seedflood.config.settings import SECTIONS, Settings, add_algorithm
+from seedflood.config.settings import SECTIONS, Settings, add_algorithm, quantisation_fault
 from seedflood.config.tables import AlgorithmSettings, merge, spell

@@ -20,6 +20,28 @@ SECTIONS: dict[str, type[Section]] = {
 """The tables of peers.toml."""
 
 
+def quantisation_fault(run: RunSettings, node: NodeSettings) -> str | None:
+    """Why a host cannot keep this run's base model in the few bits of its `dtype`; None if it can, or need not."""
+    if node.quantisation is None:
+        return None
+    if run.mode != "seedflood":
+        return f'[node] dtype = "{node.dtype}" is for mode = "seedflood": leave it out'
+    if run.objective.kl:
+        return (
+            f'[node] dtype = "{node.dtype}" saves no memory where kl needs the base model beside it: set another '
+            "dtype, or kl = 0 in [run.objective]"
+        )
+    table = run.seedflood
+    columns = -(-run.steps // table.refresh_period) * table.rank
+    if columns > QUANTIZED_COLUMNS_MAX:
+        return (
+            f'[node] dtype = "{node.dtype}" keeps every epoch beside the weights, and this run has {columns} columns '
+            f"of epochs, more than {QUANTIZED_COLUMNS_MAX}: increase refresh_period of [run.seedflood], or leave dtype "
+            "out"
+        )
+    return None
+
+
 def add_algorithm(name: str, table: type[AlgorithmSettings]) -> None:
     """Registers an algorithm: from now on `[run] mode` may be `name`, with a table `[run.NAME]`. table: its settings,
     all of which have defaults."""
@@ -97,23 +119,8 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _check_quantize(self) -> Self:
-        if self.node.quantisation is None:
-            return self
-        if self.run.mode != "seedflood":
-            raise ValueError(f'[node] dtype = "{self.node.dtype}" is for mode = "seedflood": leave it out')
-        if self.run.objective.kl:
-            raise ValueError(
-                f'[node] dtype = "{self.node.dtype}" saves no memory where kl needs the base model beside it: set '
-                "another dtype, or kl = 0 in [run.objective]"
-            )
-        table = self.run.seedflood
-        columns = -(-self.run.steps // table.refresh_period) * table.rank
-        if columns > QUANTIZED_COLUMNS_MAX:
-            raise ValueError(
-                f'[node] dtype = "{self.node.dtype}" keeps every epoch beside the weights, and this run has {columns} '
-                f"columns of epochs, more than {QUANTIZED_COLUMNS_MAX}: increase refresh_period of [run.seedflood], or "
-                "leave dtype out"
-            )
+        if (fault := quantisation_fault(self.run, self.node)) is not None:
+            raise ValueError(fault)
         return self
 
     @property

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.filesize import decimal
 
-from seedflood.config import NodeSettings, Settings, check_settings, load_settings
+from seedflood.config import (
+    NodeSettings,
+    RankPlace,
+    Settings,
+    check_ranks,
+    check_settings,
+    load_settings,
+    quantisation_fault,
+)
 from seedflood.errors import BindError, ConfigError, DataError, ExitCode, ModelError, SeedfloodError
 from seedflood.host.clocks import Clocks
 from seedflood.host.enrolment import Enrolment, steady_seconds
@@ -240,25 +248,26 @@ def _step(settings: Settings) -> Iterator[Check]:
 def _too_large(settings: Settings, free: int) -> Check | None:
     """A model whose weights alone do not fit: to load it would end the process without a word. Any device needs them
     in host memory, in float32. Raises ModelError if there is no such device."""
-    from seedflood.training.models import count_parameters  # a relay has no torch
+    from seedflood.training.models import find_size  # a relay has no torch
 
-    node = settings.node
-    count = count_parameters(str(node.model_path or settings.run.model))
-    if count is None:
+    size = find_size(str(settings.node.model_path or settings.run.model))
+    if size is None:
         return None
-    if 4 * count > free:
-        text = f"the weights take {decimal(4 * count)}, and {decimal(free)} of host memory are free"
+    if 4 * size.parameters > free:
+        text = f"the weights take {decimal(4 * size.parameters)}, and {decimal(free)} of host memory are free"
         return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
-    if settings.run.mode == "seedflood":
-        return _too_large_for_device(node, count)
+    is_read = settings.run.mode == "seedflood" and not size.is_mixture  # experts keep their type
+    if is_read and not is_held(settings.node.state):  # a node that runs has taken its part of the device
+        return _too_large_for_device(settings, size.parameters)
     return None
 
 
-def _too_large_for_device(node: NodeSettings, count: int) -> Check | None:
+def _too_large_for_device(settings: Settings, count: int) -> Check | None:
     """count: of the parameters."""
     from seedflood.training import devices
     from seedflood.training.loading import choose_device
 
+    node = settings.node
     device = devices.find_device(choose_device(node))
     dtype: str = node.dtype
     if dtype == "auto":
@@ -267,10 +276,27 @@ def _too_large_for_device(node: NodeSettings, count: int) -> Check | None:
     if free is None or taken <= free:
         return None
     text = f"the weights take {decimal(int(taken))} in {dtype}, and {decimal(free)} of {device} are free"
-    fitting = [f'"{one}"' for one in ("bfloat16", "int8", "nf4") if WEIGHT_BYTES[one] * count <= free]
-    remedy = f"set [node] dtype = {' or '.join(fitting)}, " if fitting else ""
-    remedy += "share it among several GPUs by torchrun (docs/how-to/hosts.md), or take a smaller [run] model."
-    return Check("memory", "bad", f"{text}: {remedy}", ExitCode.CONFIG)
+    remedies = [*_fitting_types(settings, count, free), *_ranks(settings), "take a smaller [run] model"]
+    return Check("memory", "bad", f"{text}: {', or '.join(remedies)}.", ExitCode.CONFIG)
+
+
+def _fitting_types(settings: Settings, count: int, free: int) -> Iterator[str]:
+    """What to set so that the weights fit, if anything. An auditor needs float32."""
+    node = settings.node
+    for dtype in () if node.audit else ("bfloat16", "int8", "nf4"):
+        host = node.model_copy(update={"dtype": dtype})
+        if WEIGHT_BYTES[dtype] * count <= free and quantisation_fault(settings.run, host) is None:
+            yield f'set [node] dtype = "{dtype}"'
+
+
+def _ranks(settings: Settings) -> Iterator[str]:
+    """May several GPUs share the model?"""
+    host = settings.node.model_copy(update={"device": "auto", "dtype": "auto"})
+    try:
+        check_ranks(settings.model_copy(update={"node": host}), RankPlace(0, 2))
+    except ConfigError:
+        return
+    yield "share it among several GPUs by torchrun (docs/how-to/hosts.md)"
 
 
 def _measure(settings: Settings) -> _Step:

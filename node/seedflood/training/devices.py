@@ -122,6 +122,8 @@ def memory_free(device: torch.device) -> int | None:
     if device.type in ("cpu", "mps"):
         return None
     try:
+        if getattr(torch.get_device_module(device).get_device_properties(device), "is_integrated", False):
+            return None
         return torch.accelerator.get_memory_info(device)[0]
     except (AttributeError, RuntimeError):
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from rich.filesize import decimal
@@ -122,9 +122,16 @@ def load_model(
     return base
 
 
-def count_parameters(name: str) -> int | None:
-    """How many numbers the distinct parameters of a model hold, by its configuration: its weights are not read. None
-    if that cannot be told so; what is wrong, loading says."""
+class ModelSize(NamedTuple):
+    """parameters: how many numbers the distinct ones hold. is_mixture: of experts, which keep their type."""
+
+    parameters: int
+    is_mixture: bool
+
+
+def find_size(name: str) -> ModelSize | None:
+    """By the configuration of a model: its weights are not read. None if that cannot be told so; what is wrong, loading
+    says."""
     location = str(BUILT_IN.get(name, name))
     if location.endswith(GGUF_SUFFIX):
         return None
@@ -134,7 +141,12 @@ def count_parameters(name: str) -> int | None:
             model: nn.Module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     except Exception:  # a broken file may raise anything
         return None
-    return sum(parameter.numel() for parameter in model.parameters())
+    return ModelSize(sum(parameter.numel() for parameter in model.parameters()), is_mixture(model))
+
+
+def is_mixture(model: nn.Module) -> bool:
+    """Has it experts, of which a token uses some?"""
+    return getattr(getattr(model, "config", None), "num_experts_per_tok", None) is not None
 
 
 def prepare_model(
@@ -160,8 +172,8 @@ def prepare_model(
     parameters = distinct_parameters(model)
     digest = digest_model(model)
     master = None
-    if compute_dtype != torch.float32:
-        master = {name: one.detach().to("cpu", torch.float32, copy=True) for name, one in parameters}
+    if compute_dtype != torch.float32:  # what was loaded, not a copy of it: `to` makes new weights
+        master = {name: one.detach().to("cpu", torch.float32) for name, one in parameters}
     place = torch.device("cpu") if stays_on_host else target
     model.to(device=place, dtype=compute_dtype)
     return BaseModel(model, tokenizer, digest, place, compute_dtype, master, destination=target)

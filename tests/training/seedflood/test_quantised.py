@@ -26,6 +26,7 @@ from seedflood.config import NodeSettings
 from seedflood.errors import ModelError
 from seedflood.training import models
 from seedflood.training.models import prepare_model
+from seedflood.training.seedflood import quantised as quantised_module
 from seedflood.training.seedflood.quantised import Quantisation, check_quantisation, quantise
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.trainer import Trainer
@@ -67,7 +68,7 @@ def plain_of(replica, family):
 @pytest.mark.parametrize("shape", [(48, 16), (5, 200), (3000, 1500)])
 def test_a_matrix_is_stored_to_a_few_parts_of_its_size(kind, error_max, shape):
     weight_MN = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * 0.02
-    matrix = quantise(kind, weight_MN)
+    matrix = quantise(kind, weight_MN, torch.device("cpu"))
     stored_MN = matrix.rows(slice(None))
     assert (stored_MN - weight_MN).norm() < error_max * weight_MN.norm()
     x = torch.randn(2, shape[1])
@@ -138,27 +139,27 @@ def test_what_such_a_host_exports_is_on_the_whole_base_model(kind, tmp_path):
     assert exported[0] == exported[1]
 
 
-def test_no_matrix_is_on_the_device_in_more_bits(tmp_path, monkeypatch):
-    """It may have no room for the model in half precision; so exports are made in host memory, too."""
-    moved, move = [], torch.nn.Module.to
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_matrix_is_the_same_however_many_rows_are_encoded_at_once(monkeypatch, kind):
+    weight_MN, cpu = torch.randn(50, 70, generator=torch.Generator().manual_seed(0)), torch.device("cpu")
+    whole = quantise(kind, weight_MN, cpu)
+    monkeypatch.setattr(quantised_module, "CHUNK_ELEMENTS", 7 * 70)
+    assert torch.equal(quantise(kind, weight_MN, cpu).rows(slice(None)), whole.rows(slice(None)))
 
-    def move_and_note(module, *args, **named):
-        if torch.device("cuda:1") in (*args, *named.values()):
-            moved.extend(one.dim() for one in module.parameters())
-        return move(module, *args, **named)
 
-    monkeypatch.setattr(torch.nn.Module, "to", move_and_note)
+def test_the_device_never_gets_more_than_some_rows_of_a_matrix_in_more_bits(tmp_path, monkeypatch):
+    """It may have no room for the model in half precision. So exports are made in host memory, too."""
+    monkeypatch.setattr(quantised_module, "CHUNK_ELEMENTS", 4096)
     read = models._read(str(models.BUILT_IN["embedded"]))
+    matrices = [one.numel() for one in read[0].parameters() if one.dim() == 2]
     monkeypatch.setattr(models, "_read", lambda _location: copy.deepcopy(read))
     node = NodeSettings(state=tmp_path, data="embedded", device="cuda:1", dtype="int8", evaluate_examples=8)
-    with elsewhere():
-        trainer = Trainer(tiny_settings(task="embedded", model="embedded", estimate="gradient"), node)
-        assert set(moved) == {1}
+    with elsewhere() as watch:
+        trainer = Trainer(tiny_settings(task="embedded", model="embedded", estimate="gradient", rank=2), node)
         assert {str(one.device) for one in trainer.replica.model.parameters()} == {"cuda:1"}
-        assert trainer.measure(1, 0, 1).is_finite
         trainer.complete()
         trainer.export(tmp_path / "model", "card")
-    assert set(moved) == {1}
+    assert 0 < watch.largest <= 4096 < max(matrices)
 
 
 def test_without_its_package_nf4_is_refused_in_one_sentence(monkeypatch):

@@ -34,7 +34,7 @@ from transformers.pytorch_utils import Conv1D
 
 from seedflood.errors import ModelError
 from seedflood.training.causal import CausalModel
-from seedflood.training.models import distinct_parameters
+from seedflood.training.models import distinct_parameters, is_mixture
 from seedflood.training.seedflood.quantised import Quantisation, quantise
 from seedflood.training.seedflood.slots import ALL, Live, LiveSlot
 from seedflood.training.seedflood.stored import StoredMatrix
@@ -221,9 +221,11 @@ def detach(model: nn.Module) -> None:
                 module.__dict__.pop(name, None)
 
 
-def quantise_slot(model: nn.Module, slot: LiveSlot, kind: Quantisation, weight_MN: Tensor) -> None:
-    """Gives a matrix of a live model few bits, and frees the parameter. weight_MN: float32."""
-    stored = quantise(kind, weight_MN)
+def quantise_slot(
+    model: nn.Module, slot: LiveSlot, kind: Quantisation, weight_MN: Tensor, device: torch.device
+) -> None:
+    """Gives a matrix of a live model few bits, on the device, and frees the parameter."""
+    stored = quantise(kind, weight_MN, device)
     stored.dtype = slot.parameter.dtype
     store_slot(model, slot, stored)
 
@@ -241,13 +243,13 @@ def store_slot(model: nn.Module, slot: LiveSlot, stored: StoredMatrix) -> None:
 def _live_kinds(model: nn.Module) -> Iterator[tuple[nn.Module, type[LiveModule]]]:
     """The modules that can be made live, each with its live class. Raises ModelError if others have parameters and are
     no part of a mixture of experts: these stay as they are."""
-    is_mixture = getattr(getattr(model, "config", None), "num_experts_per_tok", None) is not None
+    has_experts = is_mixture(model)
     for path, module in model.named_modules():
         if not (parameters := _own_parameters(module)):
             continue
         if (kind := _live_kind(module)) is not None:
             yield module, kind
-        elif not is_mixture:
+        elif not has_experts:
             names = ", ".join(f"{path}.{name}".lstrip(".") for name in parameters)
             raise ModelError(
                 f"Cannot train {names}: modules of class {type(module).__name__} are not supported (linear layers, "

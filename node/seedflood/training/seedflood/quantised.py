@@ -11,7 +11,8 @@ scale for 64 numbers, by bitsandbytes.
 
 Only the losses that this host measures are a little others. Hosts that hold the same updates have equal digests.
 
-Shapes: M rows and N columns of a stored weight, X some of its rows, B positions, K columns of what was folded.
+Shapes: M rows and N columns of a stored weight, X some of its rows, Y codes or scales of a row, B positions, K columns
+of what was folded.
 """
 
 import importlib.util
@@ -41,21 +42,33 @@ def check_quantisation(kind: Quantisation | None) -> None:
         raise ModelError('dtype = "nf4" needs the package bitsandbytes: install seedflood[nf4], or take "int8".')
 
 
-def quantise(kind: Quantisation, weight_MN: Tensor) -> "QuantisedMatrix":
-    """A matrix in few bits, on the device of the weight."""
+def quantise(kind: Quantisation, weight_MN: Tensor, device: torch.device) -> "QuantisedMatrix":
+    """A matrix in few bits on the device, which never holds more than some rows of it in float32."""
     give_back_memory()
-    return Int8Matrix(weight_MN) if kind == "int8" else Nf4Matrix(weight_MN)
+    return Int8Matrix(weight_MN, device) if kind == "int8" else Nf4Matrix(weight_MN, device)
 
 
 class QuantisedMatrix(StoredMatrix):
     """A matrix that is not written any more."""
 
-    def __init__(self, weight_MN: Tensor) -> None:
-        super().__init__(weight_MN.shape, weight_MN.device, torch.float32)
+    def __init__(self, weight_MN: Tensor, device: torch.device) -> None:
+        super().__init__(weight_MN.shape, device, torch.float32)
         self._epochs: list[int] = []
         """Those that were folded, in the order of their columns."""
-        self._left_MK = weight_MN.new_zeros(self.shape[0], 0)
-        self._right_KN = weight_MN.new_zeros(0, self.shape[1])
+        self._left_MK = torch.zeros(self.shape[0], 0, device=device)
+        self._right_KN = torch.zeros(0, self.shape[1], device=device)
+        some = [
+            self._encode(rows_XN.to(device, torch.float32)) for rows_XN in torch.split(weight_MN, self._rows_at_once)
+        ]
+        self._code_MY, self._scale_MY = (torch.cat(part) for part in zip(*some, strict=True))
+
+    @property
+    def _rows_at_once(self) -> int:
+        return max(1, CHUNK_ELEMENTS // self.shape[1])
+
+    @abstractmethod
+    def _encode(self, rows_XN: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes and scales of some rows, which are float32. Each row is encoded by itself."""
 
     @abstractmethod
     def rows(self, index: Tensor | slice) -> Tensor:
@@ -94,7 +107,7 @@ class QuantisedMatrix(StoredMatrix):
 
     def times(self, x_BX: Tensor, *, is_transposed: bool) -> Tensor:
         """`x W^T` or `x W` of the base weight, without a gradient."""
-        step = max(1, CHUNK_ELEMENTS // self.shape[1])
+        step = self._rows_at_once
         y_BX = x_BX.new_zeros(len(x_BX), self.shape[0 if is_transposed else 1])
         for start in range(0, self.shape[0], step):
             part = slice(start, start + step)
@@ -122,27 +135,24 @@ class _Product(torch.autograd.Function):
 class Int8Matrix(QuantisedMatrix):
     """Integers of 8 bits, and one scale for each row."""
 
-    def __init__(self, weight_MN: Tensor) -> None:
-        super().__init__(weight_MN)
-        self._scale_M1 = (weight_MN.abs().amax(dim=1, keepdim=True) / 127).clamp(min=torch.finfo(torch.float32).tiny)
-        self._code_MN = torch.round(weight_MN / self._scale_M1).to(torch.int8)
+    def _encode(self, rows_XN: Tensor) -> tuple[Tensor, Tensor]:
+        scale_X1 = (rows_XN.abs().amax(dim=1, keepdim=True) / 127).clamp(min=torch.finfo(torch.float32).tiny)
+        return torch.round(rows_XN / scale_X1).to(torch.int8), scale_X1
 
     def rows(self, index: Tensor | slice) -> Tensor:
-        return self._code_MN[index] * self._scale_M1[index]
+        return self._code_MY[index] * self._scale_MY[index]
 
 
 class Nf4Matrix(QuantisedMatrix):
     """Sixteen levels of a normal distribution, and one scale for 64 numbers of a row, which is filled up with zeros."""
 
-    def __init__(self, weight_MN: Tensor) -> None:
-        super().__init__(weight_MN)
+    def _encode(self, rows_XN: Tensor) -> tuple[Tensor, Tensor]:
         from bitsandbytes.functional import quantize_4bit  # takes seconds, and is an extra
 
-        padded_MN = functional.pad(weight_MN, (0, -self.shape[1] % NF4_BLOCK)).contiguous()
-        packed, state = quantize_4bit(padded_MN, blocksize=NF4_BLOCK, quant_type="nf4")
-        self._code_MY = packed.view(self.shape[0], -1)
-        self._scale_MY = state.absmax.view(self.shape[0], -1)
+        padded_XN = functional.pad(rows_XN, (0, -self.shape[1] % NF4_BLOCK)).contiguous()
+        packed, state = quantize_4bit(padded_XN, blocksize=NF4_BLOCK, quant_type="nf4")
         self._levels = state.code
+        return packed.view(len(rows_XN), -1), state.absmax.view(len(rows_XN), -1)
 
     def rows(self, index: Tensor | slice) -> Tensor:
         from bitsandbytes.functional import QuantState, dequantize_4bit

@@ -76,16 +76,14 @@ class Replica:
         weights cannot be read, only computed with. reference: a second base model, which stays as it is. ranks: the
         processes that are this host; each keeps a part of every matrix."""
         settings = run.seedflood
-        self.base, self.reference, self.ranks = base, reference, ranks
-        self.model = base.model
+        self.base, self.model, self.reference, self.ranks = base, base.model, reference, ranks
         self.causal = LiveModel(base.model)
         """The model as objectives see it, with the replica's weights."""
         self.refresh_period = settings.refresh_period
         self._known_after = (CLOSING_ROUNDS + settings.delay) * settings.local_steps
         """So many steps after an epoch all hosts hold what came late for it."""
         self.epsilon = EPSILON
-        self._estimate = ESTIMATES.get(settings.estimate, TWO_SIDED)
-        """By forward passes. A replica that steps by gradients can still be asked for one."""
+        self._estimate = ESTIMATES.get(settings.estimate, TWO_SIDED)  # one that steps by gradients may be asked, too
         self.live, self.slots = attach(base.model)
         self._slot_of = _slots_by_name(base.model, self.slots)
         """The number of the slot of a parameter, by each of its names."""
@@ -101,6 +99,8 @@ class Replica:
         self.learning_rate = settings.learning_rate or self.default_rate
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
+        if quantize is not None:
+            self._quantise(quantize)
         self.compression = compression_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(run, self.subspace, self.compression, self.default_rate, folder)
@@ -112,7 +112,8 @@ class Replica:
         self._bind()
         check_reads(self.model)
         mark_skippable(self.causal, self.live)
-        self._put_on_device(quantize)
+        if isinstance(ranks, Ranks):
+            self._shard(ranks)
 
     @property
     def epoch_bytes(self) -> int:
@@ -423,18 +424,11 @@ class Replica:
             self._bind()
         self._a_F.copy_(a_F)
 
-    def _put_on_device(self, quantize: Quantisation | None) -> None:
-        """Only what is kept there: a model that was loaded into host memory may be too large for the device."""
-        if isinstance(self.ranks, Ranks):
-            self._shard(self.ranks)
-        if quantize is not None:
-            self._quantise(quantize)
-        destination = self.base.destination
-        if destination is not None and destination != self.base.device:
-            self.base.device = destination
-            self.model.to(destination)
-            self._a_F = self._a_F.to(destination)
-            self._bind()
+    def _move(self) -> None:
+        """What is still in host memory, to the device. What that keeps of the matrices is there already: it may have no
+        room for the model as it was loaded."""
+        self.base.device = self.base.destination or self.base.device
+        self.model.to(self.base.device)
 
     def _shard(self, ranks: Ranks) -> None:
         """Keeps a part of each matrix, on the device. One matrix after the other: what other ranks have is freed at
@@ -446,6 +440,9 @@ class Replica:
             if slot.slot.is_matrix:
                 master = None if self.base.master is None else self.base.master.pop(slot.slot.name)
                 store_slot(self.model, slot, ShardedMatrix(slot.parameter, master, ranks, number))
+        self._move()
+        self._a_F = self._a_F.to(self.base.device)
+        self._bind()
 
     def _read_weights(self, count: int) -> list[float]:
         """Takes so many columns of each matrix's bases from its singular vectors. The norms of all matrices but the
@@ -456,14 +453,15 @@ class Replica:
         return [frobenius_norm(master) for master in compress(masters, is_dense)]
 
     def _quantise(self, kind: Quantisation) -> None:
-        """The matrices, one after the other, on the device. They are not folded any more, nor can they be read."""
+        """The matrices, one after the other. They are not folded any more, nor can they be read."""
         device = self.base.destination or self.base.device
         for slot in self.slots:
             if slot.slot.is_matrix:
                 weight = self._master(slot.slot.name, slot.parameter).detach()
-                quantise_slot(self.model, slot, kind, weight.to(device, torch.float32))
+                quantise_slot(self.model, slot, kind, weight, device)
                 if self.base.master is not None:
                     del self.base.master[slot.slot.name]
+        self._move()
 
     def _master(self, name: str, parameter: Tensor) -> Tensor:
         return parameter if self.base.master is None else self.base.master[name]
