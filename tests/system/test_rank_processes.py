@@ -157,9 +157,11 @@ def test_a_trainer_of_two_processes_is_made_again_as_that_of_one_is(tmp_path: Pa
     assert made_again == learned
     address = as_torchrun(2)
     first, second = (begin(**address, RANK=rank) for rank in ("0", "1"))
-    assert json.loads(first.communicate()[0]) == [learned, learned]
-    second.kill()
-    second.communicate()
+    try:
+        assert json.loads(first.communicate()[0]) == [learned, learned]
+    finally:
+        second.kill()
+        second.communicate()
 
 
 def rank_of(agent: int, rank: int) -> int:

@@ -107,8 +107,8 @@ class CatchUp:
     def may_speak(self, known: CatchUpState, now: float) -> bool:
         """Is enough known to speak?
 
-        With a whole journal: one neighbour is reached, we are level with one, and a pull is completed. Nobody waits
-        longer than `start_seconds` for the last two, since a neighbour may make up what it holds.
+        With a whole journal: one neighbour is reached, we are level with one, and a pull is completed. A neighbour may
+        make up what it holds, so each of the last two is waited for only `start_seconds` after the last news.
 
         An amnesic node also waits until
 

@@ -201,10 +201,12 @@ class Presence:
         |---|---|---|
         | newer | yes | end (`is_superseded`): of two processes the older one gives up |
         | newer, or as old as ours | no | make a newer one: our journal may have lost the count of our starts |
-        | older | either | pass it on if it is news, and go on |
+        | as old as ours | yes | pass it on if it is news, and go on |
+        | older | either | the same |
 
         Whoever ends by mistake makes a newer one when it is started again. Two processes that start at the same moment
-        do so in turn, until one of them has tried OUTLIVED_MAX times, and ends. Nothing is newer than INCARNATION_MAX.
+        do so in turn, until one of them has tried OUTLIVED_MAX times, and ends. Nothing is newer than INCARNATION_MAX,
+        so whoever finds that ends, too.
         """
         ours, we_have_published = self.ours, self.algorithm.has_spoken
         if member.signature == ours.signature or not self.admission.is_signed(member):
