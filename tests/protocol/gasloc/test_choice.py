@@ -345,7 +345,7 @@ def test_liars_that_make_up_a_replica_of_one_host_after_the_other_spend_nobodys_
             false = digest_of(spell((Fraction(666 + number),)))
             liar.gasloc.agreement.choice.ours = Result(victims[number].origin, false)
             liar.do(lambda now: liar.gasloc.compare(now))
-        world.at(world.now + 0.05, lambda: lie(liar))
+        world.at(world.now + 0.25, lambda: lie(liar))
 
     for liar in liars:
         lie(liar)
