@@ -187,6 +187,15 @@ def test_nothing_jumps_while_it_is_read(running: Page):
     assert running.read("return window.shifts") == []
 
 
+def test_a_step_with_a_digit_more_does_not_move_the_number_of_steps(running: Page):
+    running.wait_until(lambda page: page.read("return document.getElementById('steps').textContent") != "–", "steps")
+    place = "return document.getElementById('steps').getBoundingClientRect().left"
+    running.read("document.getElementById('step').textContent = '9'")
+    before = running.read(place)
+    running.read("document.getElementById('step').textContent = '999,999'")
+    assert running.read(place) == before
+
+
 def test_figures_that_grow_long_move_nothing(running: Page, hosts: Hosts):
     moved = {}
     for width in WIDTHS:

@@ -41,6 +41,7 @@ export function showHeadline(status, members) {
   setText(byId("roster"), tellRoster(status.roster));
   setText(byId("step"), count(progress.step));
   setText(byId("steps"), count(progress.steps));
+  byId("step").style.minWidth = `${count(progress.steps).length}ch`; // so that a digit more moves nothing
   setAttributes(byId("progress"), { value: share.toFixed(4) });
   const epoch = progress.epoch === null ? "" : ` · epoch ${count(progress.epoch)}`;
   setText(byId("progress-text"), `${percent(share)}${epoch} · up for ${duration(node.up_seconds)}`);
