@@ -256,8 +256,8 @@ def _too_large(settings: Settings, free: int) -> Check | None:
     if 4 * size.parameters > free:
         text = f"the weights take {decimal(4 * size.parameters)}, and {decimal(free)} of host memory are free"
         return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
-    is_read = settings.run.mode == "seedflood" and not size.is_mixture  # experts keep their type
-    if is_read and not is_held(settings.node.state):  # a node that runs has taken its part of the device
+    is_known = settings.run.mode == "seedflood" and not size.is_mixture  # experts keep their type
+    if is_known and not is_held(settings.node.state):  # a node that runs has taken its part of the device
         return _too_large_for_device(settings, size.parameters)
     return None
 
