@@ -84,4 +84,4 @@ async def test_dialogues_are_learned_by_heart_and_come_back_from_node_and_adapte
     tokenizer = tokenizer_of((TEMPLATES / f"{family}.jinja").read_text())
     adapted = peft.PeftModel.from_pretrained(plain, tmp_path / "adapter").eval()
     cpu = torch.device("cpu")
-    assert answers_of(BaseModel(adapted, tokenizer, bytes(32), cpu, torch.float32, None)) == ANSWERS
+    assert answers_of(BaseModel(adapted, tokenizer, bytes(32), cpu, cpu, torch.float32, None)) == ANSWERS

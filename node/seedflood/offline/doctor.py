@@ -276,7 +276,7 @@ def _too_large_for_device(settings: Settings, count: int) -> Check | None:
     if free is None or taken <= free:
         return None
     text = f"the weights take {decimal(int(taken))} in {dtype}, and {decimal(free)} of {device} are free"
-    remedies = [*_fitting_types(settings, count, free), *_ranks(settings), "take a smaller [run] model"]
+    remedies = [*_fitting_types(settings, count, free), *_sharing(settings), "take a smaller [run] model"]
     return Check("memory", "bad", f"{text}: {', or '.join(remedies)}.", ExitCode.CONFIG)
 
 
@@ -289,8 +289,8 @@ def _fitting_types(settings: Settings, count: int, free: int) -> Iterator[str]:
             yield f'set [node] dtype = "{dtype}"'
 
 
-def _ranks(settings: Settings) -> Iterator[str]:
-    """May several GPUs share the model?"""
+def _sharing(settings: Settings) -> Iterator[str]:
+    """To share the model among several GPUs, if these settings allow it."""
     host = settings.node.model_copy(update={"device": "auto", "dtype": "auto"})
     try:
         check_ranks(settings.model_copy(update={"node": host}), RankPlace(0, 2))

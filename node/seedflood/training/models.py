@@ -63,17 +63,17 @@ class BaseModel:
     digest: 32 bytes, equal on hosts with equal weights (`load_base`: and tokenizers). master: if the device holds the
     weights in half precision, float32 weights in host memory by the name of the parameter; else None, and the model's
     own weights are the master. files: what was read beside the weights, by path in the folder; none of a GGUF file.
-    destination: where a replica computes with it, if the model is in host memory until then.
+    destination: where a replica computes with it; `device`, unless the model is in host memory until then.
     """
 
     model: Any
     tokenizer: Any
     digest: bytes
     device: torch.device
+    destination: torch.device
     dtype: torch.dtype
     master: dict[str, Tensor] | None
     files: Mapping[str, bytes] = field(default_factory=dict)
-    destination: torch.device | None = None
 
     @property
     def causal(self) -> CausalModel:
@@ -176,7 +176,7 @@ def prepare_model(
         master = {name: one.detach().to("cpu", torch.float32) for name, one in parameters}
     place = torch.device("cpu") if stays_on_host else target
     model.to(device=place, dtype=compute_dtype)
-    return BaseModel(model, tokenizer, digest, place, compute_dtype, master, destination=target)
+    return BaseModel(model, tokenizer, digest, place, target, compute_dtype, master)
 
 
 def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

@@ -427,7 +427,7 @@ class Replica:
     def _move(self) -> None:
         """What is still in host memory, to the device. What that keeps of the matrices is there already: it may have no
         room for the model as it was loaded."""
-        self.base.device = self.base.destination or self.base.device
+        self.base.device = self.base.destination
         self.model.to(self.base.device)
 
     def _shard(self, ranks: Ranks) -> None:
@@ -441,8 +441,9 @@ class Replica:
                 master = None if self.base.master is None else self.base.master.pop(slot.slot.name)
                 store_slot(self.model, slot, ShardedMatrix(slot.parameter, master, ranks, number))
         self._move()
-        self._a_F = self._a_F.to(self.base.device)
-        self._bind()
+        if self._a_F.device != self.base.device:
+            self._a_F = self._a_F.to(self.base.device)
+            self._bind()
 
     def _read_weights(self, count: int) -> list[float]:
         """Takes so many columns of each matrix's bases from its singular vectors. The norms of all matrices but the
@@ -454,11 +455,10 @@ class Replica:
 
     def _quantise(self, kind: Quantisation) -> None:
         """The matrices, one after the other. They are not folded any more, nor can they be read."""
-        device = self.base.destination or self.base.device
         for slot in self.slots:
             if slot.slot.is_matrix:
                 weight = self._master(slot.slot.name, slot.parameter).detach()
-                quantise_slot(self.model, slot, kind, weight, device)
+                quantise_slot(self.model, slot, kind, weight, self.base.destination)
                 if self.base.master is not None:
                     del self.base.master[slot.slot.name]
         self._move()

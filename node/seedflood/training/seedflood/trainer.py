@@ -100,10 +100,10 @@ class Trainer:
         if node.evaluate_examples:
             del self.task.validation_examples[node.evaluate_examples :]
         self.base_digest = base.digest
+        self._device = base.destination.type
         self.parameters = (base.parameters_count, base.parameters_count * base.dtype.itemsize)
         """How many parameters there are, and how many bytes they take."""
         self.replica = make_replica(self.run, base, node, self.ranks)
-        self._device = base.device.type
 
     def _load_base(self) -> BaseModel:
         keeps_parts = self.ranks.count > 1 or self.node.quantisation is not None  # the device may lack room for all
