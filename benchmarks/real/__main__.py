@@ -9,7 +9,7 @@ import typer
 
 from benchmarks.real import daemons, yardsticks
 from benchmarks.real.model import MODELS, fetch
-from benchmarks.real.plan import EXERCISES, LINES, base_cell, cells
+from benchmarks.real.plan import EXERCISES, LINES, SWARMS, base_cell, cells
 from benchmarks.real.report import write_report
 from seedflood.config import ObjectiveSettings
 from study.cell import Cell, Result
@@ -36,8 +36,11 @@ def main(
     task: Annotated[list[str] | None, typer.Option(help=f"{', '.join(EXERCISES)} (default: all); repeatable.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda; seconds are measured on the first alone.")] = CPU,
     line: Annotated[list[str] | None, typer.Option(help=f"{', '.join(LINES)} (default: all); repeatable.")] = None,
+    hosts: Annotated[int, typer.Option(help=f"{' or '.join(map(str, SWARMS))}.")] = next(iter(SWARMS)),
 ) -> None:
     """Measures what is left, and writes the report of what there is."""
+    if hosts not in SWARMS:
+        raise typer.BadParameter(f"{hosts} hosts are not measured: choose {' or '.join(map(str, SWARMS))}.")
     use_one_thread()
     with alone(out):
         results = Results(out)
@@ -47,7 +50,7 @@ def main(
         for name in task or EXERCISES:
             exercise = EXERCISES[name]
             rows = split(ObjectiveSettings(task=exercise.task), str(data / name), exercise.rows, out / "rows")
-            bases[name] = base_cell(exercise, str(folder), rows.digest)
+            bases[name] = base_cell(exercise, SWARMS[hosts], str(folder), rows.digest)
             for one in () if report_only else line or LINES:
                 _measure_all(cells(one, bases[name], results), rows.final, results, device)
         write_report(title, bases, results, report or out / f"{folder.name}.md")
@@ -63,7 +66,7 @@ def _measure_all(cells_: Iterable[Cell], data: Path, results: Results, device: s
 
 
 def _measure(cell: Cell, data: Path, device: str) -> Result:
-    measure = daemons.measure if cell.method in daemons.ESTIMATES else yardsticks.measure
+    measure = daemons.measure if daemons.can_measure(cell) else yardsticks.measure
     result = measure(cell, data, device)
     return result if device == CPU else replace(result, course=tuple(map(_without_seconds, result.course)))
 

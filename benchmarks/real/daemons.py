@@ -21,7 +21,14 @@ from study.measure import commit
 ESTIMATES = {"coefficients": "gradient", "seedflood": "two-sided"}
 """By the study's name of the method."""
 
+HOSTS_MAX = 2
+
 WAIT_SECONDS_MAX = 3600.0
+
+
+def can_measure(cell: Cell) -> bool:
+    """Is it of SeedFlood, and does the machine bear a daemon for each of its hosts?"""
+    return cell.method in ESTIMATES and cell.clients <= HOSTS_MAX
 
 
 def measure(cell: Cell, data: Path, device: str) -> Result:

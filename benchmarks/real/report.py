@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from benchmarks.real.plan import BASE, CLIENTS, EXERCISES, LINES, cells
+from benchmarks.real.plan import BASE, EXERCISES, LINES, cells
 from seedflood import durable
 from study.cell import Cell, Result
 from study.results import Results
@@ -24,15 +24,22 @@ AXES = {
 INTRODUCTION = """\
 # A real model: {title}
 
-Written by `python -m benchmarks.real`; do not edit it. {clients} origins on one link. Medians over run seeds,
+Written by `python -m benchmarks.real`; do not edit it. {swarm} Medians over run seeds,
 with the least and the most in parentheses, on test rows. *base* is the model before training, *rank-R*
-SeedFlood with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: real
-daemons over loopback at their defaults, but for strict windows, with all bytes that they send. AdamW, LoRA
-(rank 8) and DiLoCo are in one process, with as many rows in a step. Of each, three learning rates were tried
-with the first seed, and the best one was kept. AdamW and LoRA train one model with all rows, and send
-nothing. Weights are float32. Seconds are processor time of one host, without loading and evaluation; what was
-measured on a GPU has none.
+SeedFlood with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: {how}
+AdamW, LoRA (rank 8), DiLoCo and DSGD with LoRA are in one process, with as many rows in a step. Of each,
+three learning rates were tried with the first seed, and the best one was kept. AdamW and LoRA train one model
+with all rows, and send nothing. Weights are float32. Seconds are processor time of one host, without loading
+and evaluation; what was measured on a GPU has none.
 """
+
+TWO_HOSTS = "2 origins on one link."
+DAEMONS = """real
+daemons over loopback at their defaults, but for strict windows, with all bytes that they send."""
+
+MORE_HOSTS = "{0.clients} origins on a {0.topology}, {0.batch_size} rows of each in a step."
+ONE_PROCESS = """the
+code of the daemons at its defaults, all hosts in one process, with the bytes of their signed updates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,7 @@ def write_report(title: str, bases: Mapping[str, Cell], results: Results, path: 
     report. Raises OSError."""
     figures = path.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
-    text = INTRODUCTION.format(title=title, clients=CLIENTS)
+    text = _introduction(title, next(iter(bases.values())))
     for name, base in bases.items():
         if lines := list(lines_of(base, results)):
             text += f"\n## {EXERCISES[name].title}\n\n{_table(lines)}"
@@ -93,6 +100,12 @@ def write_report(title: str, bases: Mapping[str, Cell], results: Results, path: 
                     _draw(name, drawn, axis, picture)
                     text += f"\n![{name}: loss against {AXES[axis]}]({picture.relative_to(path.parent)})\n"
     durable.write(path, text.encode(), mode=0o644)
+
+
+def _introduction(title: str, base: Cell) -> str:
+    if base.clients == 2:
+        return INTRODUCTION.format(title=title, swarm=TWO_HOSTS, how=DAEMONS)
+    return INTRODUCTION.format(title=title, swarm=MORE_HOSTS.format(base), how=ONE_PROCESS)
 
 
 def _table(lines: Sequence[Line]) -> str:

@@ -37,7 +37,7 @@ class TwoSided(Method):
 
     def __init__(self, problem: Problem) -> None:
         options = {**self.settings, **problem.options}
-        factor, hops = float(options.pop("times_default")), options.pop("hops", None)
+        factor, hops = float(options.pop("times_default", 1.0)), options.pop("hops", None)
         run = _with(problem.run, options)
         default = make_replica(run, load_base(run, problem.node), problem.node).default_rate
         self._graph = problem.graph

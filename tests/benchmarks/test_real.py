@@ -2,20 +2,22 @@
 
 import hashlib
 import zipfile
+from itertools import islice
 
 import pytest
 
 from benchmarks.real import __main__ as command
 from benchmarks.real.daemons import run_of
 from benchmarks.real.model import MODELS, fetch, join
-from benchmarks.real.plan import EXERCISES, LINES, SEEDS, YARDSTICKS, base_cell, cells
+from benchmarks.real.plan import EXERCISES, LINES, SEEDS, SWARMS, YARDSTICKS, base_cell, cells
 from benchmarks.real.report import lines_of, write_report
 from seedflood.config import RunSettings
 from seedflood.errors import ModelError
 from study.cell import Result
 from study.results import Results
 
-BASE = base_cell(EXERCISES["sst2"], "folder/model", "rows")
+BASE = base_cell(EXERCISES["sst2"], SWARMS[2], "folder/model", "rows")
+SIXTEEN = base_cell(EXERCISES["sst2"], SWARMS[16], "folder/model", "rows")
 
 
 def made_up(cell):
@@ -134,3 +136,18 @@ def test_what_was_measured_on_a_gpu_has_no_seconds_of_a_processor(tmp_path, monk
     text = (tmp_path / "page.md").read_text()
     assert "| rank-5 | 0.800 | 0.500 | 4 (4 to 12) | - | 24 | 3 |" in text
     assert "sst2-seconds.svg" not in text
+
+
+@pytest.mark.parametrize("line", ["rank-16", "two-sided", "lora", "dsgd-lora"])
+def test_sixteen_hosts_are_on_a_ring_with_four_rows_each(line):
+    found = list(islice(cells(line, SIXTEEN, {}), 3))
+    assert {(cell.clients, cell.topology, cell.batch_size, cell.steps) for cell in found} == {(16, "ring", 4, 100)}
+
+
+def test_sixteen_hosts_take_turns_in_one_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.daemons, "measure", None)
+    monkeypatch.setattr(command.yardsticks, "measure", lambda cell, data, device: made_up(cell))
+    results = Results(tmp_path)
+    command._measure_all(cells("rank-16", SIXTEEN, results), tmp_path, results, "cpu")
+    write_report("Model", {"sst2": SIXTEEN}, results, tmp_path / "page.md")
+    assert "16 origins on a ring, 4 rows of each in a step." in (tmp_path / "page.md").read_text()
