@@ -23,6 +23,7 @@ from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.storage.journal import Journal
 from seedflood.training import devices, models
+from seedflood.training.seedflood import offloaded
 from seedflood.transport import certificates
 
 RUN = {"model": "embedded", "clients": 2, "steps": 100, "objective": {"task": "embedded"}, "train_examples": 64}
@@ -232,49 +233,67 @@ def set_to(*dtypes):
     return [f'set [node] dtype = "{one}"' for one in dtypes]
 
 
+def measured(_settings):
+    raise ModelError("measured")
+
+
 @pytest.fixture
 def small_gpu(monkeypatch):
-    """As if there were one, with so many bytes."""
+    """As if there were one, with room for so many bytes of weights, in a host that has so many of memory."""
 
-    def make(free):
+    def make(room, host=10**9):
         monkeypatch.setattr(devices, "find_device", torch.device)
         monkeypatch.setattr(devices, "usual_dtype", lambda _device: torch.bfloat16)
-        monkeypatch.setattr(devices, "memory_free", lambda _device: free)
-        monkeypatch.setattr(doctor, "_measure", None)
+        monkeypatch.setattr(offloaded, "room_for_weights", lambda _device: room)
+        monkeypatch.setattr(doctor, "_free_memory", lambda: host)
+        monkeypatch.setattr(doctor, "_measure", measured)
 
     return make
 
 
 @pytest.mark.parametrize(
-    ("node", "run", "free", "remedies"),
+    ("node", "run", "room", "remedies"),
     [
         ({"dtype": "auto"}, {}, 200_000, [*set_to("int8", "nf4"), SHARE]),
         ({"dtype": "float32"}, {}, 300_000, [*set_to("bfloat16", "int8", "nf4"), SHARE]),
-        ({"dtype": "int8"}, {}, 100_000, [*set_to("nf4"), SHARE]),
-        ({"dtype": "nf4"}, {}, 50_000, [SHARE]),
         ({"dtype": "float32", "audit": 0.1}, {"seedflood": {"window": "strict"}}, 300_000, []),
         ({}, {"steps": 100_000}, 200_000, [SHARE]),
     ],
 )
-def test_a_model_that_a_gpu_cannot_hold_is_told_with_what_would_make_it_fit(
-    examine, small_gpu, node, run, free, remedies
+def test_a_model_that_is_too_large_for_a_gpu_is_measured_and_told_with_what_would_make_it_fit(
+    examine, small_gpu, node, run, room, remedies
 ):
-    small_gpu(free)
-    code, levels, texts = examine(run, {"device": "cuda:1", **node})
-    assert (code, levels["memory"]) == (ExitCode.CONFIG, "bad")
-    said, _, named = texts["memory"].partition(f"{free / 1000:.1f} kB of cuda:1 are free: ")
+    small_gpu(room)
+    _, levels, texts = examine(run, {"device": "cuda:1", **node})
+    assert (levels["memory"], texts["model"]) == ("note", "measured")
+    said, _, named = texts["memory"].removesuffix(".").partition(" of them: each step copies the others there, which ")
     assert said.startswith("the weights take ")
-    assert named.split(", or ") == [*remedies, SMALLER]
+    assert said.endswith(f", and cuda:1 has room for {room / 1000:.1f} kB")
+    assert named == (f"takes time. Or {', or '.join(remedies)}" if remedies else "takes time")
 
 
-def test_a_gpu_that_a_running_node_uses_is_not_judged(examine, small_gpu, tmp_path, monkeypatch):
-    def measure(_settings):
-        raise ModelError("measured")
+@pytest.mark.parametrize(("dtype", "room", "remedies"), [("int8", 100_000, set_to("nf4")), ("nf4", 50_000, [])])
+def test_few_bits_are_not_offloaded(examine, small_gpu, dtype, room, remedies):
+    small_gpu(room)
+    code, levels, texts = examine(node={"device": "cuda:1", "dtype": dtype})
+    assert (code, levels["memory"], "model" in levels) == (ExitCode.CONFIG, "bad", False)
+    assert texts["memory"].partition(": ")[2].split(": ")[-1].split(", or ") == [*remedies, SHARE, SMALLER]
 
+
+def test_what_has_no_room_on_the_gpu_needs_host_memory(examine, small_gpu):
+    """Beside the float32 weights."""
+    small_gpu(100_000, host=550_000)
+    code, levels, texts = examine(node={"device": "cuda:1", "dtype": "bfloat16"})
+    assert (code, levels["memory"]) == (ExitCode.CONFIG, "bad")
+    assert "but host memory has none for the others (550.0 kB are free): set [node] dtype =" in texts["memory"]
+    small_gpu(100_000, host=650_000)
+    assert examine(node={"device": "cuda:1", "dtype": "bfloat16"})[1]["memory"] == "note"
+
+
+def test_a_gpu_that_a_running_node_uses_is_not_judged(examine, small_gpu, tmp_path):
     state = tmp_path / "state"
     make_folder(state)
     small_gpu(1000)
-    monkeypatch.setattr(doctor, "_measure", measure)
     with (state / LOCK_FILE).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _, _, texts = examine(node={"device": "cuda:1", "state": str(state)})

@@ -211,9 +211,10 @@ def _step(settings: Settings) -> Iterator[Check]:
         yield _disk(node.state, DISK_SPARE_BYTES)
         return
     try:
-        if (missing := _too_large(settings, free)) is not None:
-            yield missing
-            return
+        if (large := _too_large(settings, free)) is not None:
+            yield large
+            if large.level == "bad":
+                return
         step = _measure(settings)
     except SeedfloodError as error:
         yield _bad(
@@ -246,8 +247,8 @@ def _step(settings: Settings) -> Iterator[Check]:
 
 
 def _too_large(settings: Settings, free: int) -> Check | None:
-    """A model whose weights alone do not fit: to load it would end the process without a word. Any device needs them
-    in host memory, in float32. Raises ModelError if there is no such device."""
+    """Of a model whose weights alone do not fit. To load it could end the process without a word. Any device needs
+    them in host memory, in float32. Raises ModelError if there is no such device."""
     from seedflood.training.models import find_size  # a relay has no torch
 
     size = find_size(str(settings.node.model_path or settings.run.model))
@@ -258,34 +259,43 @@ def _too_large(settings: Settings, free: int) -> Check | None:
         return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
     is_known = settings.run.mode == "seedflood" and not size.is_mixture  # experts keep their type
     if is_known and not is_held(settings.node.state):  # a node that runs has taken its part of the device
-        return _too_large_for_device(settings, size.parameters)
+        return _too_large_for_device(settings, size.parameters, free)
     return None
 
 
-def _too_large_for_device(settings: Settings, count: int) -> Check | None:
-    """count: of the parameters."""
+def _too_large_for_device(settings: Settings, count: int, host_free: int) -> Check | None:
+    """count: of the parameters. host_free: bytes of host memory."""
     from seedflood.training import devices
     from seedflood.training.loading import choose_device
+    from seedflood.training.seedflood.offloaded import room_for_weights
 
     node = settings.node
     device = devices.find_device(choose_device(node))
     dtype: str = node.dtype
     if dtype == "auto":
         dtype = str(devices.usual_dtype(device)).removeprefix("torch.")
-    taken, free = WEIGHT_BYTES[dtype] * count, devices.memory_free(device)
-    if free is None or taken <= free:
+    taken, room = WEIGHT_BYTES[dtype] * count, room_for_weights(device)
+    if taken <= room:
         return None
-    text = f"the weights take {decimal(int(taken))} in {dtype}, and {decimal(free)} of {device} are free"
-    remedies = [*_fitting_types(settings, count, free), *_sharing(settings), "take a smaller [run] model"]
-    return Check("memory", "bad", f"{text}: {', or '.join(remedies)}.", ExitCode.CONFIG)
+    text = f"the weights take {decimal(int(taken))} in {dtype}, and {device} has room for {decimal(int(room))} of them"
+    remedies = [*_fitting_types(settings, count, room), *_sharing(settings)]
+    masters = 4 * count if dtype != "float32" else 0
+    if node.quantisation is None and masters + taken - room <= host_free:
+        text += ": each step copies the others there, which takes time"
+        return Check("memory", "note", f"{text}. Or {', or '.join(remedies)}." if remedies else f"{text}.")
+    if node.quantisation is None:
+        text += f", but host memory has none for the others ({decimal(host_free)} are free)"
+    return Check(
+        "memory", "bad", f"{text}: {', or '.join([*remedies, 'take a smaller [run] model'])}.", ExitCode.CONFIG
+    )
 
 
-def _fitting_types(settings: Settings, count: int, free: int) -> Iterator[str]:
+def _fitting_types(settings: Settings, count: int, room: float) -> Iterator[str]:
     """What to set so that the weights fit, if anything. An auditor needs float32."""
     node = settings.node
     for dtype in () if node.audit else ("bfloat16", "int8", "nf4"):
         host = node.model_copy(update={"dtype": dtype})
-        if WEIGHT_BYTES[dtype] * count <= free and quantisation_fault(settings.run, host) is None:
+        if WEIGHT_BYTES[dtype] * count <= room and quantisation_fault(settings.run, host) is None:
             yield f'set [node] dtype = "{dtype}"'
 
 

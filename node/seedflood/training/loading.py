@@ -1,5 +1,6 @@
 """The base model and the rows of a run, from where this host has them."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,14 @@ def choose_device(node: NodeSettings) -> str:
 
 
 def load_base(
-    run: RunSettings, node: NodeSettings, adapter: Path | None = None, *, stays_on_host: bool = False
+    run: RunSettings, node: NodeSettings, adapter: Path | None = None, *, room: float = math.inf
 ) -> BaseModel:
-    """The base model of a run, perhaps with the LoRA adapter in a folder. Its digest tells the tokenizer, too.
-    stays_on_host: see `prepare_model`. Raises ModelError."""
+    """The base model of a run, perhaps with the LoRA adapter in a folder. Its digest tells the tokenizer, too. room:
+    see `prepare_model`. Raises ModelError."""
     name = run.model if node.model_path is None else str(node.model_path)
     device = choose_device(node)
     dtype = "auto" if node.dtype == "int8" or node.dtype == "nf4" else node.dtype
-    base = load_model(name, device=device, dtype=dtype, adapter=adapter, stays_on_host=stays_on_host)
+    base = load_model(name, device=device, dtype=dtype, adapter=adapter, room=room)
     if run.objective.task != "own":  # there tokens are the scripts' own affair
         base.digest = with_tokens(base.digest, base.tokenizer)
     ends = base.causal.ends | _ends_learned(base.tokenizer, run.objective.task, is_first=not base.causal.ends)

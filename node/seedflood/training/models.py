@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import json
 import logging
+import math
 import os
 import shutil
 import struct
@@ -99,12 +100,13 @@ def load_model(
     device: str = "cpu",
     dtype: DtypeName = "auto",
     adapter: Path | None = None,
-    stays_on_host: bool = False,
+    room: float = math.inf,
 ) -> BaseModel:
     """Loads a causal language model and its tokenizer from a folder, the local cache or the hub, in this order.
 
     name: of `BUILT_IN`, a folder, a GGUF file, or a name on the hub. dtype "auto": float32 on a CPU, whatever the file
-    holds; on accelerators see `usual_dtype`. adapter: a folder with a LoRA adapter to put into it. Raises ModelError.
+    holds; on accelerators see `usual_dtype`. adapter: a folder with a LoRA adapter to put into it. room: see
+    `prepare_model`. Raises ModelError.
     """
     disable_progress_bar()  # type: ignore[no-untyped-call]  # stderr is for logs
     location = str(BUILT_IN.get(name, name))
@@ -117,7 +119,7 @@ def load_model(
         if is_of_another:
             named = json.loads((adapter / CONFIG_FILE).read_text(encoding="utf-8")).get("base_model_name_or_path")
             _log.warning("the adapter was trained on another base model than %s, as its digest says: %s", name, named)
-    base = prepare_model(model, tokenizer, name=name, device=device, dtype=dtype, stays_on_host=stays_on_host)
+    base = prepare_model(model, tokenizer, name=name, device=device, dtype=dtype, room=room)
     base.files = files
     return base
 
@@ -156,11 +158,11 @@ def prepare_model(
     name: str = "model",
     device: str = "cpu",
     dtype: DtypeName = "auto",
-    stays_on_host: bool = False,
+    room: float = math.inf,
 ) -> BaseModel:
-    """Makes a BaseModel of a transformers model in memory. The model is changed and must not be used elsewhere.
-    stays_on_host: it has the type for this device, and stays in host memory until a replica puts on the device what
-    that keeps of it. Raises ModelError."""
+    """Makes a BaseModel of a transformers model in memory. The model is changed and must not be used elsewhere. room:
+    of the device, in bytes. A model that takes more has the type for the device, but stays in host memory until a
+    replica puts on the device what that keeps of it. Raises ModelError."""
     target = find_device(device)
     compute_dtype: torch.dtype = usual_dtype(target) if dtype == "auto" else getattr(torch, dtype)
     model.eval().requires_grad_(False)
@@ -174,7 +176,8 @@ def prepare_model(
     master = None
     if compute_dtype != torch.float32:  # what was loaded, not a copy of it: `to` makes new weights
         master = {name: one.detach().to("cpu", torch.float32) for name, one in parameters}
-    place = torch.device("cpu") if stays_on_host else target
+    is_too_large = compute_dtype.itemsize * sum(one.numel() for _, one in parameters) > room
+    place = torch.device("cpu") if is_too_large else target
     model.to(device=place, dtype=compute_dtype)
     return BaseModel(model, tokenizer, digest, place, target, compute_dtype, master)
 

@@ -13,7 +13,7 @@ gathers the embeddings as a whole, a quarter of a model of 1 B parameters.
 
 Sums over the pieces of a batch are made in the order of the pieces, whoever has computed which. On a CPU they are the
 pieces of a host that is one process, so results are equal bit for bit, but for products with a matrix that is gathered
-in parts (`seedflood/sharded`).
+in parts (`seedflood/fetched`).
 
 Ranks trust each other and their network: torch.distributed neither encrypts nor asks who connects.
 """

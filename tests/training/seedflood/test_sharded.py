@@ -13,7 +13,7 @@ from reference import objective_of, some_updates, tiny_batch, tiny_model, tiny_s
 
 from seedflood.training.models import BaseModel, prepare_model
 from seedflood.training.ranks import OneRank, Ranks
-from seedflood.training.seedflood import sharded
+from seedflood.training.seedflood import fetched
 from seedflood.training.seedflood.replica import Replica
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
@@ -83,7 +83,7 @@ def test_each_rank_holds_its_share():
 
 @pytest.mark.parametrize("family", ["opt", "gpt2"])
 def test_a_large_matrix_is_gathered_a_part_at_a_time(monkeypatch, family):
-    monkeypatch.setattr(sharded, "PART_ELEMENTS_MAX", 16 * 5)
+    monkeypatch.setattr(fetched, "PART_ELEMENTS_MAX", 16 * 5)
     whole, *parts = replicas(2, family, True, "float32")
     batch = tiny_batch(labelled=False)
     objective = objective_of(batch)
@@ -106,7 +106,7 @@ def test_a_rank_puts_no_more_than_its_part_of_a_matrix_on_its_device(family, tie
     with elsewhere():
         whole, parts = Replica(base(), settings), []
         for number in range(2):
-            loaded = base(stays_on_host=True)
+            loaded = base(room=0)
             assert {one.device.type for one in loaded.model.parameters()} == {"cpu"}
             parts.append(Replica(loaded, settings, ranks=Neighbours(number, 2, ranks, "cuda:1")))
         for part in parts:

@@ -35,7 +35,6 @@ from transformers.pytorch_utils import Conv1D
 from seedflood.errors import ModelError
 from seedflood.training.causal import CausalModel
 from seedflood.training.models import distinct_parameters, is_mixture
-from seedflood.training.seedflood.quantised import Quantisation, quantise
 from seedflood.training.seedflood.slots import ALL, Live, LiveSlot
 from seedflood.training.seedflood.stored import StoredMatrix
 from seedflood.training.seedflood.subspace import Slot, SlotBasis, in_order
@@ -219,15 +218,6 @@ def detach(model: nn.Module) -> None:
             module.__class__ = module.own_class  # type: ignore[assignment]
             for name in ("live", "slots", "form", "is_skippable"):
                 module.__dict__.pop(name, None)
-
-
-def quantise_slot(
-    model: nn.Module, slot: LiveSlot, kind: Quantisation, weight_MN: Tensor, device: torch.device
-) -> None:
-    """Gives a matrix of a live model few bits, on the device, and frees the parameter."""
-    stored = quantise(kind, weight_MN, device)
-    stored.dtype = slot.parameter.dtype
-    store_slot(model, slot, stored)
 
 
 def store_slot(model: nn.Module, slot: LiveSlot, stored: StoredMatrix) -> None:

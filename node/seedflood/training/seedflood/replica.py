@@ -42,16 +42,16 @@ from seedflood.training.seedflood.coefficients import EpochCoefficients
 from seedflood.training.seedflood.compression import compression_of
 from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.estimate import EPSILON, ESTIMATES, TWO_SIDED, Measurement, variant_losses
+from seedflood.training.seedflood.fetched import FetchedMatrix
 from seedflood.training.seedflood.gradient import Gradient, gradient
-from seedflood.training.seedflood.layers import LiveModel, attach, quantise_slot, store_slot
+from seedflood.training.seedflood.layers import LiveModel, attach
+from seedflood.training.seedflood.placing import deal_out, lay_down
 from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.rates import default_learning_rate
 from seedflood.training.seedflood.reputation import Reputations
-from seedflood.training.seedflood.sharded import ShardedMatrix
 from seedflood.training.seedflood.singular import fix_singular_columns, frobenius_norm
 from seedflood.training.seedflood.skipping import mark_skippable
 from seedflood.training.seedflood.slots import LiveSlot, find_alike
-from seedflood.training.seedflood.stored import give_back_memory
 from seedflood.training.seedflood.subspace import SlotBasis, Subspace
 from seedflood.training.stacks import layers_of
 
@@ -71,10 +71,12 @@ class Replica:
         quantize: Quantisation | None = None,
         reference: CausalModel | None = None,
         ranks: OneRank = ALONE,
+        spare: Sequence[torch.device] = (),
     ) -> None:
         """folder: where old epochs are put aside (`EpochCoefficients`). quantize: how matrices are stored; then the
         weights cannot be read, only computed with. reference: a second base model, which stays as it is. ranks: the
-        processes that are this host; each keeps a part of every matrix."""
+        processes that are this host; each keeps a part of every matrix. spare: other devices for weights, if the base
+        model was too large for its own."""
         settings = run.seedflood
         self.base, self.model, self.reference, self.ranks = base, base.model, reference, ranks
         self.causal = LiveModel(base.model)
@@ -99,8 +101,8 @@ class Replica:
         self.learning_rate = settings.learning_rate or self.default_rate
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
-        if quantize is not None:
-            self._quantise(quantize)
+        self.offloaded_bytes = 0 if ranks.count > 1 else lay_down(base, self.slots, quantize, spare)
+        """Of weights for which the device has no room."""
         self.compression = compression_of(settings, self.subspace)
         self.epoch = 0
         self._aggregation = make_aggregation(run, self.subspace, self.compression, self.default_rate, folder)
@@ -113,7 +115,7 @@ class Replica:
         check_reads(self.model)
         mark_skippable(self.causal, self.live)
         if isinstance(ranks, Ranks):
-            self._shard(ranks)
+            self._deal_out(ranks)
 
     @property
     def epoch_bytes(self) -> int:
@@ -291,7 +293,7 @@ class Replica:
     def weight(self, index: int) -> Tensor:
         """The weight of slot number `index` with the open epoch folded in: a float32 copy in host memory."""
         slot = self.slots[index]
-        if isinstance(slot.stored, ShardedMatrix):
+        if isinstance(slot.stored, FetchedMatrix):
             master = slot.stored.whole()
         else:
             master = _copy_master(self._master(slot.slot.name, slot.parameter))
@@ -424,23 +426,11 @@ class Replica:
             self._bind()
         self._a_F.copy_(a_F)
 
-    def _move(self) -> None:
-        """What is still in host memory, to the device. What that keeps of the matrices is there already: it may have no
-        room for the model as it was loaded."""
-        self.base.device = self.base.destination
-        self.model.to(self.base.device)
-
-    def _shard(self, ranks: Ranks) -> None:
-        """Keeps a part of each matrix, on the device. One matrix after the other: what other ranks have is freed at
-        once. Raises ModelError."""
+    def _deal_out(self, ranks: Ranks) -> None:
+        """Raises ModelError."""
         if self.untrained:
             raise ModelError("experts of a mixture are not divided over processes: start this host as one process.")
-        give_back_memory()
-        for number, slot in enumerate(self.slots):
-            if slot.slot.is_matrix:
-                master = None if self.base.master is None else self.base.master.pop(slot.slot.name)
-                store_slot(self.model, slot, ShardedMatrix(slot.parameter, master, ranks, number))
-        self._move()
+        deal_out(self.base, self.slots, ranks)
         if self._a_F.device != self.base.device:
             self._a_F = self._a_F.to(self.base.device)
             self._bind()
@@ -452,16 +442,6 @@ class Replica:
         fix_singular_columns(self.subspace, count, masters)
         is_dense = [slot.slot.is_matrix and not slot.slot.has_tokens for slot in self.slots]
         return [frobenius_norm(master) for master in compress(masters, is_dense)]
-
-    def _quantise(self, kind: Quantisation) -> None:
-        """The matrices, one after the other. They are not folded any more, nor can they be read."""
-        for slot in self.slots:
-            if slot.slot.is_matrix:
-                weight = self._master(slot.slot.name, slot.parameter).detach()
-                quantise_slot(self.model, slot, kind, weight, self.base.destination)
-                if self.base.master is not None:
-                    del self.base.master[slot.slot.name]
-        self._move()
 
     def _master(self, name: str, parameter: Tensor) -> Tensor:
         return parameter if self.base.master is None else self.base.master[name]

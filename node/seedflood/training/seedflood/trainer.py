@@ -23,14 +23,16 @@ from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.seedflood.statement import Rows
+from seedflood.training.devices import find_device, other_devices
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.generation import Sample, write_samples
-from seedflood.training.loading import load_base, load_rows
+from seedflood.training.loading import choose_device, load_base, load_rows
 from seedflood.training.models import BaseModel, try_export
 from seedflood.training.objectives.reward import Reward
 from seedflood.training.ranks import ALONE, OneRank, Ranks, RoundKind
 from seedflood.training.seedflood.compression import compress
 from seedflood.training.seedflood.estimate import Measurement
+from seedflood.training.seedflood.offloaded import room_for_weights
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
@@ -106,8 +108,9 @@ class Trainer:
         self.replica = make_replica(self.run, base, node, self.ranks)
 
     def _load_base(self) -> BaseModel:
-        keeps_parts = self.ranks.count > 1 or self.node.quantisation is not None  # the device may lack room for all
-        return load_base(self.run, self.node, stays_on_host=keeps_parts)
+        keeps_parts = self.ranks.count > 1 or self.node.quantisation is not None
+        room = 0.0 if keeps_parts else room_for_weights(find_device(choose_device(self.node)))
+        return load_base(self.run, self.node, room=room)
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
@@ -294,4 +297,5 @@ def make_replica(run: RunSettings, base: BaseModel, node: NodeSettings, ranks: O
     """The replica of a run before its first update. node: where old epochs are put aside, and how weights are
     stored. ranks: by which."""
     reference = load_base(run, node).causal if run.objective.kl else None  # mapped, if the file is of float32
-    return Replica(base, run, node.state, quantize=node.quantisation, reference=reference, ranks=ranks)
+    spare = other_devices(base.destination) if node.device == "auto" else ()
+    return Replica(base, run, node.state, quantize=node.quantisation, reference=reference, ranks=ranks, spare=spare)
