@@ -256,7 +256,7 @@ def small_gpu(monkeypatch):
     [
         ({"dtype": "auto"}, {}, 200_000, [*set_to("int8", "nf4"), SHARE]),
         ({"dtype": "float32"}, {}, 300_000, [*set_to("bfloat16", "int8", "nf4"), SHARE]),
-        ({"dtype": "float32", "audit": 0.1}, {"seedflood": {"window": "strict"}}, 300_000, []),
+        ({"dtype": "float32", "audit": 0.1}, {"seedflood": {"window": "strict"}}, 300_000, [SHARE]),
         ({}, {"steps": 100_000}, 200_000, [SHARE]),
     ],
 )

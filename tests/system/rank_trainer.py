@@ -22,7 +22,7 @@ ORIGIN = (1 << 63) + 5
 
 def main() -> None:
     run = RunSettings.of(steps=STEPS, batch_size=4, train_examples=64, **RUN)
-    node = NodeSettings(device="cpu", threads=1, state=Path())
+    node = NodeSettings(device="cpu", threads=1, state=Path(), shard="1/2", audit=1.0)
     ranks = join_ranks(find_rank(), node, lambda _fault: None)
     trainer = Trainer(run, node, ranks)
     damage_before_loading_again(trainer)
@@ -53,9 +53,12 @@ def damage_before_loading_again(trainer: Trainer) -> None:
 
 
 def digest(trainer: Trainer) -> str:
-    """Of what was applied, of a gradient in the open epoch, and of the weights."""
+    """Of what was applied, of a gradient in the open epoch, of that of a host with other rows, and of the weights."""
     hasher = hashlib.sha256(trainer.digest())
     (value,) = trainer.measure(ORIGIN, STEPS, 1).probes
+    hasher.update(value)
+    rows = trainer.rows._replace(place=1)
+    (value,) = trainer.measure_again(ORIGIN, rows, STEPS, 1).probes
     hasher.update(value)
     for name, weight in sorted(trainer.replica.weights().items()):
         hasher.update(name.encode() + weight.numpy().tobytes())

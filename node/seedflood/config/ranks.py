@@ -37,7 +37,6 @@ def check_ranks(settings: Settings, place: RankPlace) -> None:
         'role = "relay"': node.role == "relay",
         f'task = "{run.objective.task}"': run.objective.task in ("reward", "own"),
         f'dtype = "{node.dtype}"': node.quantisation is not None,
-        f"audit = {node.audit:g}": node.audit > 0,
         f'device = "{node.device}"': node.device not in ("auto", "cpu"),
     }
     if asked := next((setting for setting, is_asked in refused.items() if is_asked), None):

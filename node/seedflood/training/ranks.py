@@ -74,7 +74,7 @@ FACTS_OF = {
     RoundKind.NOTHING: 0,
     RoundKind.PART: 3,
     RoundKind.ROWS: 2,
-    RoundKind.MEASURE: 3,
+    RoundKind.MEASURE: 5,
     RoundKind.FOLD: 1,
     RoundKind.RELOAD: 0,
 }
@@ -87,7 +87,8 @@ WhenOver = Callable[[RankError | None], None]
 
 class Request(NamedTuple):
     """What a rank wants. facts: of PART the matrix, the part, and whether it is of the master; of ROWS the matrix, and
-    how many rows; of MEASURE origin, step and epoch; of FOLD the epoch."""
+    how many rows; of MEASURE origin, step, epoch, and the share of the rows, of how many;
+    of FOLD the epoch."""
 
     kind: RoundKind
     facts: tuple[int, ...] = ()

@@ -76,7 +76,7 @@ class Trainer:
         check_quantisation(node.quantisation)
         with ranks.turn():
             self._load()
-        settings = (VERSION, torch.__version__, self._device, node.micro_batch, self.dtype)
+        settings = (VERSION, torch.__version__, self._device, node.micro_batch, self.dtype, node.audit > 0)
         ranks.check_equal(self.base_digest, self.rows.digest, run.run_id(), repr(settings).encode())
         self._rate, self._factor = self.replica.learning_rate, factor_of(run)
         self.compression = self.replica.compression
@@ -163,10 +163,13 @@ class Trainer:
     def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
         """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we
         have."""
-        shard = Shard(rows.place, rows.shares)
+        return self._of_shard(Shard(rows.place, rows.shares)).measure(origin, step, count)
+
+    def _of_shard(self, shard: Shard) -> "Trainer":
+        """The same trainer on another share of the rows, or on ours."""
         if shard not in self._others:
             self._others[shard] = self.task if shard == self.task.shard else self.task.of_shard(shard)
-        return self._on(self._others[shard]).measure(origin, step, count)
+        return self._on(self._others[shard])
 
     def _on(self, task: Task) -> "Trainer":
         """The same trainer on other rows, for which nothing was written ahead."""
@@ -221,7 +224,9 @@ class Trainer:
         replica = self.replica
         replica.open_for(step)
         if self.ranks.count > 1:
-            self.ranks.order(RoundKind.MEASURE, origin - ORIGIN_OFFSET, step, replica.epoch, values=replica.increments)
+            shard = self.task.shard
+            facts = (origin - ORIGIN_OFFSET, step, replica.epoch, shard.index, shard.count)
+            self.ranks.order(RoundKind.MEASURE, *facts, values=replica.increments)
         return self._measure_here(origin, step)
 
     def follow(self, ranks: Ranks) -> NoReturn:
@@ -229,9 +234,9 @@ class Trainer:
         while True:
             kind, facts = ranks.next_order()
             if kind == RoundKind.MEASURE:
-                origin, step, epoch = facts
+                origin, step, epoch, *shard = facts
                 self.replica.compute_as(epoch, ranks.receive(self.replica.increments))
-                self._measure_here(origin + ORIGIN_OFFSET, step)
+                self._of_shard(Shard(*shard))._measure_here(origin + ORIGIN_OFFSET, step)
             elif kind == RoundKind.FOLD:
                 (epoch,) = facts
                 self.replica.fold_increments(epoch, ranks.receive(self.replica.increments))
