@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_a
 
 import seedflood
 from seedflood.training import models
+from seedflood.training.seedflood import offloaded
 
 CPU = torch.device("cpu")
 HAVE_FLOAT64 = ("cpu", "cuda")
@@ -142,6 +143,7 @@ def elsewhere() -> Iterator[Watch]:
     swaps, lifts = torch.__future__.get_swap_module_params_on_conversion(), torch._C._only_lift_cpu_tensors()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models, "find_device", lambda name: _whole(torch.device(name)))
+        patch.setattr(offloaded, "memory_free", lambda _device: None)
         for module in (torch.cuda, torch.xpu):
             patch.setattr(module, "_lazy_init", lambda: None)
         patch.setattr(torch.inference_mode, "__enter__", _without_gradients)

@@ -279,15 +279,13 @@ def _too_large_for_device(settings: Settings, count: int, host_free: int) -> Che
         return None
     text = f"the weights take {decimal(int(taken))} in {dtype}, and {device} has room for {decimal(int(room))} of them"
     remedies = [*_fitting_types(settings, count, room), *_sharing(settings)]
-    masters = 4 * count if dtype != "float32" else 0
-    if node.quantisation is None and masters + taken - room <= host_free:
+    masters = 4 * count if dtype in ("bfloat16", "float16") else 0
+    if masters + taken - room <= host_free:
         text += ": each step copies the others there, which takes time"
         return Check("memory", "note", f"{text}. Or {', or '.join(remedies)}." if remedies else f"{text}.")
-    if node.quantisation is None:
-        text += f", but host memory has none for the others ({decimal(host_free)} are free)"
-    return Check(
-        "memory", "bad", f"{text}: {', or '.join([*remedies, 'take a smaller [run] model'])}.", ExitCode.CONFIG
-    )
+    remedies.append("take a smaller [run] model")
+    text += f", but host memory has none for the others ({decimal(host_free)} are free): {', or '.join(remedies)}."
+    return Check("memory", "bad", text, ExitCode.CONFIG)
 
 
 def _fitting_types(settings: Settings, count: int, room: float) -> Iterator[str]:

@@ -2,6 +2,7 @@
 are not there."""
 
 import copy
+import importlib.util
 from math import inf
 
 import pytest
@@ -16,6 +17,7 @@ from seedflood.training import devices
 from seedflood.training.models import load_model, prepare_model
 from seedflood.training.seedflood import fetched, offloaded, placing, trainer
 from seedflood.training.seedflood.offloaded import HOST, WEIGHTS_SHARE, find_places, room_for_weights
+from seedflood.training.seedflood.quantised import stored_bytes
 from seedflood.training.seedflood.replica import Replica
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
@@ -24,6 +26,10 @@ WORDS = "lm_head.weight"
 """The least name of the tied embeddings of OPT."""
 
 DEVICE, OTHER = torch.device("cuda:1"), torch.device("cuda:0")
+KINDS = [
+    "int8",
+    pytest.param("nf4", marks=pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="no nf4")),
+]
 FAMILIES = [("opt", True), ("gpt2", True), ("gemma3", False), ("llama", False)]
 
 
@@ -35,11 +41,11 @@ def base_of(family, tied=True, dtype="float32", room=inf):
 def with_room(monkeypatch):
     """A replica on a device with so many bytes of room, and on other devices with theirs."""
 
-    def make(family, tied, dtype, rooms, **changes):
+    def make(family, tied, dtype, rooms, **how):
         monkeypatch.setattr(placing, "room_for_weights", lambda device: rooms[device])
         spare = [device for device in rooms if device != DEVICE]
-        settings = tiny_settings(refresh_period=3, **changes)
-        return Replica(base_of(family, tied, dtype, rooms[DEVICE]), settings, spare=spare)
+        base = base_of(family, tied, dtype, 0 if how else rooms[DEVICE])
+        return Replica(base, tiny_settings(refresh_period=3), spare=spare, **how)
 
     return make
 
@@ -47,7 +53,7 @@ def with_room(monkeypatch):
 def places_of(replica):
     """Of the matrices, by name."""
     return {
-        slot.slot.name: slot.parameter.device if slot.stored is None else slot.stored._own_MK.device
+        slot.slot.name: slot.parameter.device if slot.stored is None else slot.stored.place
         for slot in replica.slots
         if slot.slot.is_matrix
     }
@@ -120,6 +126,29 @@ def test_the_device_comes_first_then_others_then_the_host(with_room, dtype):
         assert part.offloaded_bytes == sum(size for name, size in matrices.items() if places[name] != DEVICE)
         expected, got = (one.measure_gradient(0, LABELS, tiny_batch()) for one in (whole, part))
         assert torch.equal(got.slope_F, expected.slope_F)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_few_bits_lie_elsewhere_too(with_room, dtype, kind):
+    with elsewhere():
+        whole, part = (with_room("llama", True, dtype, {DEVICE: room}, quantize=kind) for room in (inf, 4_000))
+        sizes = {}
+        for slot in part.slots:
+            if slot.slot.is_matrix:
+                sizes[slot.slot.name] = slot.stored._code_MY.nbytes + slot.stored._scale_MY.nbytes
+                assert sizes[slot.slot.name] == stored_bytes(kind, slot.slot.shape)
+        places = places_of(part)
+        assert set(places_of(whole).values()) == {DEVICE}
+        assert set(places.values()) == {DEVICE, HOST}
+        assert part.offloaded_bytes == sum(size for name, size in sizes.items() if places[name] == HOST)
+        for one in (whole, part):
+            one.apply(some_updates(12, steps=6, scalar_max=1 << 20))
+            one.open_epoch(2)
+        for labelled in (True, False):
+            batch = tiny_batch(labelled=labelled)
+            expected, got = (one.measure_gradient(6, objective_of(batch), batch) for one in (whole, part))
+            assert torch.equal(got.slope_F, expected.slope_F)
 
 
 def test_a_large_matrix_is_copied_a_part_at_a_time(with_room, monkeypatch):

@@ -48,6 +48,7 @@ class OffloadedMatrix(FetchedMatrix):
         """weight_MK: in host memory. master_MK: float32, if the weight is of half precision. device: where it is
         computed with. place: where it lies."""
         super().__init__(weight_MK.shape, device, weight_MK.dtype)
+        self.place = place
         self._own_MK = weight_MK.detach().to(place)
         self._master_MK = self._own_MK if master_MK is None else master_MK
 
@@ -56,7 +57,7 @@ class OffloadedMatrix(FetchedMatrix):
             yield rows, self._master_MK[rows] if is_master else self._own_MK[rows].to(self.device)
 
     def lookup(self, index_N: Tensor) -> Tensor:
-        return self._own_MK[index_N.to(self._own_MK.device)].to(self.device)
+        return self._own_MK[index_N.to(self.place)].to(self.device)
 
     def fold(self, epoch: int, basis: SlotBasis, a: Tensor) -> None:
         master_MK = self._master_MK

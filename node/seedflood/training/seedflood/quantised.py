@@ -42,24 +42,34 @@ def check_quantisation(kind: Quantisation | None) -> None:
         raise ModelError('dtype = "nf4" needs the package bitsandbytes: install seedflood[nf4], or take "int8".')
 
 
-def quantise(kind: Quantisation, weight_MN: Tensor, device: torch.device) -> "QuantisedMatrix":
-    """A matrix in few bits on the device, which never holds more than some rows of it in float32."""
+def stored_bytes(kind: Quantisation, shape: torch.Size) -> int:
+    """Of a matrix of this shape."""
+    rows, width = shape
+    return rows * (width + 4) if kind == "int8" else rows * -(-width // NF4_BLOCK) * (NF4_BLOCK // 2 + 4)
+
+
+def quantise(
+    kind: Quantisation, weight_MN: Tensor, device: torch.device, place: torch.device | None = None
+) -> "QuantisedMatrix":
+    """A matrix in few bits. device: computes with it, and never holds more than some rows of it in float32. place:
+    where it lies, if elsewhere; a product then copies some rows after the other to the device."""
     give_back_memory()
-    return Int8Matrix(weight_MN, device) if kind == "int8" else Nf4Matrix(weight_MN, device)
+    make = Int8Matrix if kind == "int8" else Nf4Matrix
+    return make(weight_MN, device, device if place is None else place)
 
 
 class QuantisedMatrix(StoredMatrix):
     """A matrix that is not written any more."""
 
-    def __init__(self, weight_MN: Tensor, device: torch.device) -> None:
+    def __init__(self, weight_MN: Tensor, device: torch.device, place: torch.device) -> None:
         super().__init__(weight_MN.shape, device, torch.float32)
         self._epochs: list[int] = []
         """Those that were folded, in the order of their columns."""
         self._left_MK = torch.zeros(self.shape[0], 0, device=device)
         self._right_KN = torch.zeros(0, self.shape[1], device=device)
-        some = [
-            self._encode(rows_XN.to(device, torch.float32)) for rows_XN in torch.split(weight_MN, self._rows_at_once)
-        ]
+        self.place = place
+        parts = torch.split(weight_MN, self._rows_at_once)
+        some = [[one.to(place) for one in self._encode(rows_XN.to(device, torch.float32))] for rows_XN in parts]
         self._code_MY, self._scale_MY = (torch.cat(part) for part in zip(*some, strict=True))
 
     @property
@@ -71,8 +81,14 @@ class QuantisedMatrix(StoredMatrix):
         """Codes and scales of some rows, which are float32. Each row is encoded by itself."""
 
     @abstractmethod
+    def _decode(self, code_XY: Tensor, scale_XY: Tensor) -> Tensor:
+        """Undoes `_encode`, (X, N) float32."""
+
     def rows(self, index: Tensor | slice) -> Tensor:
         """Rows of the base weight, (X, N) float32."""
+        there = index.to(self.place) if isinstance(index, Tensor) else index
+        code_XY, scale_XY = (one[there].to(self.device) for one in (self._code_MY, self._scale_MY))
+        return self._decode(code_XY, scale_XY)
 
     def fold(self, epoch: int, basis: SlotBasis, a: Tensor) -> None:
         """Adds `L R` to what an epoch has changed; R is always the same in one epoch."""
@@ -139,8 +155,8 @@ class Int8Matrix(QuantisedMatrix):
         scale_X1 = (rows_XN.abs().amax(dim=1, keepdim=True) / 127).clamp(min=torch.finfo(torch.float32).tiny)
         return torch.round(rows_XN / scale_X1).to(torch.int8), scale_X1
 
-    def rows(self, index: Tensor | slice) -> Tensor:
-        return self._code_MY[index] * self._scale_MY[index]
+    def _decode(self, code_XY: Tensor, scale_XY: Tensor) -> Tensor:
+        return code_XY * scale_XY
 
 
 class Nf4Matrix(QuantisedMatrix):
@@ -154,10 +170,10 @@ class Nf4Matrix(QuantisedMatrix):
         self._levels = state.code
         return packed.view(len(rows_XN), -1), state.absmax.view(len(rows_XN), -1)
 
-    def rows(self, index: Tensor | slice) -> Tensor:
+    def _decode(self, code_XY: Tensor, scale_XY: Tensor) -> Tensor:
         from bitsandbytes.functional import QuantState, dequantize_4bit
 
-        code_XY, scale_XY = self._code_MY[index].contiguous(), self._scale_MY[index].contiguous()
+        code_XY, scale_XY = code_XY.contiguous(), scale_XY.contiguous()
         state = QuantState(  # type: ignore[no-untyped-call]
             absmax=scale_XY.flatten(),
             shape=torch.Size((len(code_XY), code_XY.shape[1] * 2)),
