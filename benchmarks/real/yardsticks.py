@@ -53,11 +53,11 @@ def _base_model(problem: Problem) -> list[dict[str, Any]]:
 def _course(cell: Cell, problem: Problem) -> list[dict[str, Any]]:
     method = METHODS[cell.method](problem)
     task = _task(method, problem)
-    every, cost, points = cell.steps // cell.points, Cost(), []
-    while cost.steps < cell.steps:
-        cost += method.advance()
-        if cost.steps % every == 0:
-            points.append({**evaluate(method.average(), task).rounded(), **cost.facts()})
+    cost, points = Cost(), []
+    for point in range(1, cell.points + 1):
+        while cost.steps < cell.steps * point // cell.points:
+            cost += method.advance()
+        points.append({**evaluate(method.average(), task).rounded(), **cost.facts()})
     return points
 
 

@@ -227,6 +227,8 @@ def test_a_model_that_cannot_even_be_loaded_is_told_without_loading_it(examine, 
 
 SHARE = "share it among several GPUs by torchrun (docs/how-to/hosts.md)"
 SMALLER = "take a smaller [run] model."
+PARAMETERS = 117_184
+"""Of the embedded model."""
 
 
 def set_to(*dtypes):
@@ -268,20 +270,36 @@ def test_a_model_that_is_too_large_for_a_gpu_is_measured_and_told_with_what_woul
     small_gpu(room)
     _, levels, texts = examine(run, {"device": "cuda:1", **node})
     assert (levels["memory"], texts["model"]) == ("note", "measured")
-    said, _, named = texts["memory"].removesuffix(".").partition(" of them: each step copies the others there, which ")
+    said, _, named = texts["memory"].removesuffix(".").partition(", which takes time")
     assert said.startswith("the weights take ")
-    assert said.endswith(f", and cuda:1 has room for {room / 1000:.1f} kB")
-    assert named == (f"takes time. Or {', or '.join(remedies)}" if remedies else "takes time")
+    assert said.endswith(f"has room for {room / 1000:.1f} kB: the rest lies in host memory, and each pass copies it")
+    assert named == (f". To avoid that, {', or '.join(remedies)}" if remedies else "")
 
 
-def test_what_has_no_room_on_the_gpu_needs_host_memory(examine, small_gpu):
-    """Beside the float32 weights."""
-    small_gpu(100_000, host=550_000)
-    code, levels, texts = examine(node={"device": "cuda:1", "dtype": "bfloat16"})
+@pytest.mark.parametrize(("dtype", "room", "needed"), [("bfloat16", 10**9, 4), ("bfloat16", 10, 6), ("nf4", 10**9, 6)])
+def test_what_cannot_be_loaded_onto_the_gpu_at_once_needs_more_host_memory(examine, small_gpu, dtype, room, needed):
+    """Masters in float32, and what is not on the GPU yet."""
+    for host in (needed * PARAMETERS - 1, needed * PARAMETERS):
+        small_gpu(room, host)
+        code, levels, texts = examine(node={"device": "cuda:1", "dtype": dtype})
+        assert (levels.get("memory") == "bad") == (host < needed * PARAMETERS)
+    small_gpu(10, host=5 * PARAMETERS)
+    code, _, texts = examine(node={"device": "cuda:1", "dtype": "bfloat16"})
+    said = "loading takes 703.1 kB of host memory, and 585.9 kB are free: take a host with more, or "
+    assert (code, texts["memory"]) == (ExitCode.CONFIG, said + "a smaller [run] model.")
+
+
+def test_a_model_beside_itself_has_to_fit(examine, small_gpu, tmp_path):
+    rows = tmp_path / "train.jsonl"
+    rows.write_text('{"prompt": "1 + 1 = ", "answer": "2"}\n')
+    node = {"device": "cuda:1", "dtype": "bfloat16", "data": str(rows)}
+    run = {"seedflood": {"estimate": "gradient"}, "objective": {"task": "reward", "score": "exact", "kl": 0.1}}
+    small_gpu(3 * PARAMETERS)
+    code, levels, texts = examine(run, node)
     assert (code, levels["memory"]) == (ExitCode.CONFIG, "bad")
-    assert "but host memory has none for the others (550.0 kB are free): set [node] dtype =" in texts["memory"]
-    small_gpu(100_000, host=650_000)
-    assert examine(node={"device": "cuda:1", "dtype": "bfloat16"})[1]["memory"] == "note"
+    assert texts["memory"].partition(": ")[2] == f"set kl = 0 in [run.objective], or {SMALLER}"
+    small_gpu(4 * PARAMETERS)
+    assert "memory" not in examine(run, node)[1]
 
 
 def test_a_gpu_that_a_running_node_uses_is_not_judged(examine, small_gpu, tmp_path):

@@ -53,6 +53,9 @@ BUNDLE_BYTES = 110
 WEIGHT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "nf4": 0.5625}
 """Of a number on the device, by [node] dtype; nf4 with a scale for 64 numbers."""
 
+HALF_LOADING_BYTES = 6
+"""Of a number in host memory, while a model in half precision is there: its float32 masters, too."""
+
 ENCODING_BYTES = {"float32": 4, "bfloat16": 2, "uint8": 1}
 DAY_SECONDS = 86_400
 
@@ -267,25 +270,30 @@ def _too_large_for_device(settings: Settings, count: int, host_free: int) -> Che
     """count: of the parameters. host_free: bytes of host memory."""
     from seedflood.training import devices
     from seedflood.training.loading import choose_device
-    from seedflood.training.seedflood.offloaded import room_for_weights
+    from seedflood.training.seedflood import offloaded
 
     node = settings.node
     device = devices.find_device(choose_device(node))
-    dtype: str = node.dtype
-    if dtype == "auto":
-        dtype = str(devices.usual_dtype(device)).removeprefix("torch.")
-    taken, room = WEIGHT_BYTES[dtype] * count, room_for_weights(device)
+    usual = str(devices.usual_dtype(device)).removeprefix("torch.")
+    dtype = usual if node.dtype == "auto" else node.dtype
+    copied = count * offloaded.copies_of(settings.run)
+    taken = WEIGHT_BYTES[dtype] * copied
+    room = offloaded.room_for_weights(device)
+    is_half = usual != "float32" if node.quantisation is not None else dtype != "float32"
+    waits_on_host = node.quantisation is not None or taken > room
+    needed = (HALF_LOADING_BYTES if is_half and waits_on_host else 4) * count
+    if needed > host_free:
+        text = f"loading takes {decimal(needed)} of host memory, and {decimal(host_free)} are free"
+        return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
     if taken <= room:
         return None
-    text = f"the weights take {decimal(int(taken))} in {dtype}, and {device} has room for {decimal(int(room))} of them"
-    remedies = [*_fitting_types(settings, count, room), *_sharing(settings)]
-    masters = 4 * count if dtype in ("bfloat16", "float16") else 0
-    if masters + taken - room <= host_free:
-        text += ": each step copies the others there, which takes time"
-        return Check("memory", "note", f"{text}. Or {', or '.join(remedies)}." if remedies else f"{text}.")
-    remedies.append("take a smaller [run] model")
-    text += f", but host memory has none for the others ({decimal(host_free)} are free): {', or '.join(remedies)}."
-    return Check("memory", "bad", text, ExitCode.CONFIG)
+    text = f"the weights take {decimal(int(taken))} in {dtype}, and {device} has room for {decimal(int(room))}"
+    remedies = [*_fitting_types(settings, copied, room), *_sharing(settings)]
+    if settings.run.objective.kl:
+        remedies = ["set kl = 0 in [run.objective]", *remedies, "take a smaller [run] model"]
+        return Check("memory", "bad", f"{text}: {', or '.join(remedies)}.", ExitCode.CONFIG)
+    text += ": the rest lies in host memory, and each pass copies it, which takes time"
+    return Check("memory", "note", f"{text}. To avoid that, {', or '.join(remedies)}." if remedies else f"{text}.")
 
 
 def _fitting_types(settings: Settings, count: int, room: float) -> Iterator[str]:

@@ -28,7 +28,7 @@ class CausalModel:
 
     @property
     def device(self) -> torch.device:
-        device: torch.device = next(self.module.parameters()).device
+        device: torch.device = self.module.get_input_embeddings().weight.device  # others may have no parameters left
         return device
 
     @property

@@ -53,11 +53,6 @@ def device_names() -> list[str]:
     return ["cpu", *(f"{kind}:{index}" for index in range(count))]
 
 
-def other_devices(device: torch.device) -> list[torch.device]:
-    """The other accelerators of this machine."""
-    return [torch.device(name) for name in device_names() if name not in ("cpu", str(device))]
-
-
 def _accelerator() -> str | None:
     """The type of the accelerators of this machine: torch is built for one type."""
     if not torch.accelerator.is_available():
@@ -123,15 +118,16 @@ def describe(device: torch.device, dtype: str) -> str:
 
 
 def memory_free(device: torch.device) -> int | None:
-    """How many bytes are free on an accelerator for this process. None: its memory is that of the host, or this torch
+    """How many bytes this process can still take on an accelerator. None: its memory is that of the host, or this torch
     does not tell."""
     if device.type in ("cpu", "mps"):
         return None
     try:
         if getattr(torch.get_device_module(device).get_device_properties(device), "is_integrated", False):
             return None
-        unused = torch.accelerator.memory_reserved(device) - torch.accelerator.memory_allocated(device)
-        return torch.accelerator.get_memory_info(device)[0] + unused
+        module = torch.get_device_module(device)
+        unused = module.memory_reserved(device) - module.memory_allocated(device)  # torch keeps it for this process
+        return int(module.mem_get_info(device)[0]) + int(unused)
     except (AttributeError, RuntimeError):
         return None
 

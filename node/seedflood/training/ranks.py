@@ -87,8 +87,8 @@ WhenOver = Callable[[RankError | None], None]
 
 class Request(NamedTuple):
     """What a rank wants. facts: of PART the matrix, the part, and whether it is of the master; of ROWS the matrix, and
-    how many rows; of MEASURE origin, step, epoch, and the share of the rows, of how many;
-    of FOLD the epoch."""
+    how many rows; of MEASURE origin, step, epoch, which share of the rows, and how many shares
+    there are; of FOLD the epoch."""
 
     kind: RoundKind
     facts: tuple[int, ...] = ()

@@ -4,28 +4,27 @@ are not there."""
 import copy
 import importlib.util
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 import torch
 from elsewhere import elsewhere
-from hypothesis import given
-from hypothesis import strategies as st
+from families import family_model
 from reference import LABELS, TEXTS, objective_of, some_updates, tiny_batch, tiny_model, tiny_settings, tiny_tokenizer
 
 from seedflood.config import NodeSettings
+from seedflood.errors import ModelError
 from seedflood.training import devices
 from seedflood.training.models import load_model, prepare_model
 from seedflood.training.seedflood import fetched, offloaded, placing, trainer
-from seedflood.training.seedflood.offloaded import HOST, WEIGHTS_SHARE, find_places, room_for_weights
+from seedflood.training.seedflood.layers import attach
+from seedflood.training.seedflood.offloaded import HOST, WEIGHTS_SHARE, OffloadedMatrix, room_for_weights
 from seedflood.training.seedflood.quantised import stored_bytes
 from seedflood.training.seedflood.replica import Replica
 
 pytestmark = pytest.mark.usefixtures("drawn_once")
 
-WORDS = "lm_head.weight"
-"""The least name of the tied embeddings of OPT."""
-
-DEVICE, OTHER = torch.device("cuda:1"), torch.device("cuda:0")
+DEVICE = torch.device("cuda:1")
 KINDS = [
     "int8",
     pytest.param("nf4", marks=pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="no nf4")),
@@ -39,41 +38,25 @@ def base_of(family, tied=True, dtype="float32", room=inf):
 
 @pytest.fixture
 def with_room(monkeypatch):
-    """A replica on a device with so many bytes of room, and on other devices with theirs."""
+    """A replica on a device with so many bytes of room for matrices."""
 
-    def make(family, tied, dtype, rooms, **how):
-        monkeypatch.setattr(placing, "room_for_weights", lambda device: rooms[device])
-        spare = [device for device in rooms if device != DEVICE]
-        base = base_of(family, tied, dtype, 0 if how else rooms[DEVICE])
-        return Replica(base, tiny_settings(refresh_period=3), spare=spare, **how)
+    def make(family, tied, dtype, room, **how):
+        base = base_of(family, tied, dtype, 0 if how or room < inf else inf)
+        monkeypatch.setattr(placing, "_needed", lambda *_: 0)
+        monkeypatch.setattr(placing, "room_for_weights", lambda _device: room)
+        return Replica(base, tiny_settings(refresh_period=3), **how)
 
     return make
 
 
 def places_of(replica):
     """Of the matrices, by name."""
-    return {
-        slot.slot.name: slot.parameter.device if slot.stored is None else slot.stored.place
-        for slot in replica.slots
-        if slot.slot.is_matrix
-    }
-
-
-@given(st.lists(st.integers(0, 50)), st.lists(st.integers(-20, 120), max_size=4))
-def test_no_device_gets_more_than_it_has_room_for_and_the_first_ones_get_all_they_can(sizes, rooms):
-    named = {torch.device("cuda", index): float(room) for index, room in enumerate(rooms)}
-    places = find_places(sizes, named)
-    taken = {
-        device: sum(size for size, place in zip(sizes, places, strict=True) if place == device) for device in named
-    }
-    assert all(taken[device] <= max(0, room) for device, room in named.items())
-    left = dict(named)
-    for size, place in zip(sizes, places, strict=True):
-        before = list(named) if place == HOST else list(named)[: list(named).index(place)]
-        assert all(left[device] < size for device in before)
-        if place != HOST:
-            left[place] -= size
-            assert left[place] >= 0
+    found = {}
+    for slot in replica.slots:
+        if slot.slot.is_matrix:
+            lies = getattr(slot.stored, "_own_MK", getattr(slot.stored, "_code_MY", slot.parameter))
+            found[slot.slot.name] = lies.device
+    return found
 
 
 def test_some_of_what_is_free_is_left_for_other_things_than_weights(monkeypatch):
@@ -83,6 +66,20 @@ def test_some_of_what_is_free_is_left_for_other_things_than_weights(monkeypatch)
     assert room_for_weights(DEVICE) == inf
 
 
+def test_what_torch_keeps_for_this_process_counts_as_free(monkeypatch):
+    module = SimpleNamespace(
+        get_device_properties=lambda _: SimpleNamespace(is_integrated=False),
+        mem_get_info=lambda _: (100, 1000),
+        memory_reserved=lambda _: 50,
+        memory_allocated=lambda _: 20,
+    )
+    monkeypatch.setattr(torch, "get_device_module", lambda _: module)
+    assert devices.memory_free(DEVICE) == 130
+    monkeypatch.setattr(module, "mem_get_info", None)
+    monkeypatch.delattr(module, "memory_reserved")
+    assert devices.memory_free(DEVICE) is None
+
+
 @pytest.mark.parametrize("room", [0, 8_000])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("family", "tied"), FAMILIES)
@@ -90,7 +87,7 @@ def test_offloaded_weights_compute_and_fold_what_others_do(with_room, family, ti
     updates = some_updates(12, steps=6, scalar_max=1 << 20)
     with elsewhere():
         whole = Replica(base_of(family, tied, dtype), tiny_settings(refresh_period=3))
-        part = with_room(family, tied, dtype, {DEVICE: room})
+        part = with_room(family, tied, dtype, room)
         assert {one.device for one in part.model.parameters()} == {DEVICE}
         for one in (whole, part):
             one.apply(updates)
@@ -112,27 +109,81 @@ def test_offloaded_weights_compute_and_fold_what_others_do(with_room, family, ti
     assert all(torch.equal(exported[name], weight) for name, weight in weights.items())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_device_comes_first_then_others_then_the_host(with_room, dtype):
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_device_keeps_the_head_first_and_tokens_that_are_only_looked_up_last(with_room, tied):
     with elsewhere():
-        whole = Replica(base_of("opt", True, dtype), tiny_settings())
-        matrices = {slot.slot.name: slot.parameter.nbytes for slot in whole.slots if slot.slot.is_matrix}
-        everything = sum(one.nbytes for one in whole.model.parameters())
-        vectors, words = everything - sum(matrices.values()), matrices[WORDS]
-        part = with_room("opt", True, dtype, {DEVICE: vectors + words, OTHER: 6_000})
-        places = places_of(part)
-        assert places[WORDS] == DEVICE
-        assert sorted(map(str, set(places.values()))) == ["cpu", "cuda:0", "cuda:1"]
-        assert part.offloaded_bytes == sum(size for name, size in matrices.items() if places[name] != DEVICE)
-        expected, got = (one.measure_gradient(0, LABELS, tiny_batch()) for one in (whole, part))
-        assert torch.equal(got.slope_F, expected.slope_F)
+        whole = Replica(base_of("llama", tied), tiny_settings())
+        sizes = {slot.slot.name: slot.parameter.nbytes for slot in whole.slots if slot.slot.is_matrix}
+        for room in (sizes["lm_head.weight"], sum(sizes.values()) - 1):
+            part = with_room("llama", tied, "float32", room)
+            places = places_of(part)
+            assert places["lm_head.weight"] == DEVICE
+            left = {name for name, place in places.items() if place == HOST}
+            assert part.offloaded_bytes == sum(sizes[name] for name in left)
+            assert tied or "model.embed_tokens.weight" in left
+            assert len(left) == (1 if room > sizes["lm_head.weight"] else len(sizes) - 1)
+            expected, got = (one.measure_gradient(0, LABELS, tiny_batch()) for one in (whole, part))
+            assert torch.equal(got.slope_F, expected.slope_F)
+
+
+def test_room_is_left_for_bases_and_for_folded_epochs(monkeypatch):
+    run = tiny_settings(steps=10, refresh_period=3, rank=2)
+    with elsewhere():
+        for kind in (None, "int8"):
+            base = base_of("opt", room=0)
+            slots = attach(base.model)[1]
+            matrices = [slot for slot in slots if slot.slot.is_matrix]
+            vectors = sum(slot.parameter.nbytes for slot in slots if not slot.slot.is_matrix)
+            sides = sum(sum(slot.slot.shape) for slot in matrices)
+            folded = 0 if kind is None else 4 * 2 * 4  # four epochs, in float32
+            assert placing._needed(base, matrices, run, kind) == vectors + sides * (3 * 2 * 8 + folded)
+
+
+def test_experts_that_do_not_fit_are_refused_and_nothing_was_moved(monkeypatch):
+    monkeypatch.setattr(placing, "room_for_weights", lambda _device: 1000)
+    with elsewhere():
+        base = prepare_model(family_model("Mixtral"), tiny_tokenizer(), device=str(DEVICE), dtype="float32", room=1000)
+        with pytest.raises(ModelError, match=r"\(experts, above all\) takes .*, and cuda:1 has room for 1.0 kB"):
+            Replica(base, tiny_settings())
+        assert {one.device for one in base.model.parameters()} == {HOST}
+
+
+def test_a_model_that_computes_with_a_matrix_by_itself_is_refused(monkeypatch):
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * torch.nn.functional.linear(x, self.up_proj.weight))
+
+    with elsewhere():
+        base = base_of("llama", room=0)
+        monkeypatch.setattr(placing, "room_for_weights", lambda _device: 0)
+        monkeypatch.setattr(placing, "_needed", lambda *_: 0)
+        monkeypatch.setattr(type(base.model.model.layers[0].mlp), "forward", forward)
+        with pytest.raises(ModelError, match="quantised or offloaded, for it computes with one of them by itself"):
+            Replica(base, tiny_settings())
+
+
+def test_the_base_model_is_not_kept_beside_one_that_does_not_fit(monkeypatch, tmp_path):
+    run = tiny_settings(task="reward", estimate="gradient", score="exact", kl=0.1)
+    monkeypatch.setattr(trainer, "load_base", None)
+    with elsewhere(), pytest.raises(ModelError, match=r"cuda:1 has no room for both: .*, or kl = 0"):
+        trainer.make_replica(run, base_of("llama", room=0), NodeSettings(state=tmp_path))
+
+
+def test_a_model_of_which_nothing_is_a_parameter_any_more_knows_its_device(monkeypatch):
+    monkeypatch.setattr(placing, "room_for_weights", lambda _device: 0)
+    monkeypatch.setattr(placing, "_needed", lambda *_: 0)
+    with elsewhere():
+        base = prepare_model(family_model("OLMo"), tiny_tokenizer(), device=str(DEVICE), dtype="float32", room=0)
+        part = Replica(base, tiny_settings())
+        assert not sum(one.numel() for one in part.model.parameters())
+        assert part.base.causal.device == part.causal.device == DEVICE
+        assert part.measure_gradient(0, LABELS, tiny_batch()).slope_F.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_few_bits_lie_elsewhere_too(with_room, dtype, kind):
     with elsewhere():
-        whole, part = (with_room("llama", True, dtype, {DEVICE: room}, quantize=kind) for room in (inf, 4_000))
+        whole, part = (with_room("llama", True, dtype, room, quantize=kind) for room in (inf, 4_000))
         sizes = {}
         for slot in part.slots:
             if slot.slot.is_matrix:
@@ -154,17 +205,26 @@ def test_few_bits_lie_elsewhere_too(with_room, dtype, kind):
 def test_a_large_matrix_is_copied_a_part_at_a_time(with_room, monkeypatch):
     with elsewhere():
         whole = Replica(base_of("opt"), tiny_settings())
-        part = with_room("opt", True, "float32", {DEVICE: 0})
+        part = with_room("opt", True, "float32", 0)
         monkeypatch.setattr(fetched, "PART_ELEMENTS_MAX", 16 * 5)
         expected, got = (one.measure_gradient(0, TEXTS, tiny_batch(labelled=False)) for one in (whole, part))
     torch.testing.assert_close(got.slope_F, expected.slope_F, rtol=1e-4, atol=1e-6)
 
 
+def test_the_sum_over_parts_is_not_rounded_for_each(monkeypatch):
+    x_BM, weight_MK = torch.randn(5, 640), torch.randn(640, 64)
+    matrix = OffloadedMatrix(weight_MK.to(torch.bfloat16), weight_MK, HOST)
+    monkeypatch.setattr(fetched, "PART_ELEMENTS_MAX", 64 * 20)
+    got_BK = matrix.add_parts(torch.zeros(5, 64, dtype=torch.bfloat16), x_BM.to(torch.bfloat16), is_transposed=False)
+    expected_BK = x_BM.to(torch.bfloat16).double() @ weight_MK.to(torch.bfloat16).double()
+    assert float((got_BK - expected_BK).norm()) < 0.003 * float(expected_BK.norm())
+
+
 def test_the_host_waits_for_the_device_only_to_look_up_rows(with_room):
     waits = []
     with elsewhere() as watch:
-        for rooms in ({DEVICE: inf}, {DEVICE: 0}):
-            replica = with_room("llama", False, "bfloat16", rooms)
+        for room in (inf, 0):
+            replica = with_room("llama", False, "bfloat16", room)
             watch.waits.clear()
             replica.measure_gradient(0, LABELS, tiny_batch())
             waits.append(dict(watch.waits))
@@ -179,6 +239,7 @@ def test_a_trainer_offloads_what_does_not_fit_also_when_it_is_made_again(monkeyp
 
     for module in (trainer, placing):
         monkeypatch.setattr(module, "room_for_weights", lambda device: 200_000)
+    monkeypatch.setattr(placing, "_needed", lambda *_: 0)
     monkeypatch.setattr(trainer, "find_device", torch.device)
     monkeypatch.setattr(trainer, "load_base", load_base)
     run = tiny_settings(task="embedded", model="embedded")
@@ -187,11 +248,9 @@ def test_a_trainer_offloads_what_does_not_fit_also_when_it_is_made_again(monkeyp
         made = trainer.Trainer(run, node)
         before = places_of(made.replica)
         assert {HOST, DEVICE} == set(before.values())
-        assert 4 * made.parameters[0] - 200_000 <= made.replica.offloaded_bytes < 4 * made.parameters[0]
+        matrices = sum(
+            4 * slot.slot.shape[0] * slot.slot.shape[1] for slot in made.replica.slots if slot.slot.is_matrix
+        )
+        assert matrices - 200_000 <= made.replica.offloaded_bytes < matrices
         made.rebuild([], [])
         assert places_of(made.replica) == before
-
-
-def test_on_a_host_that_names_its_device_other_ones_are_left_alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(devices, "device_names", lambda: ["cpu", "cuda:0", "cuda:1"])
-    assert devices.other_devices(DEVICE) == [OTHER]

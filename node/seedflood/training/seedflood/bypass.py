@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from seedflood.errors import ModelError
+from seedflood.training.causal import CausalModel
+from seedflood.training.hub import first_line
 from seedflood.training.seedflood.layers import LiveModule
 
 TOKENS = 4
@@ -21,8 +23,14 @@ TOKENS = 4
 def check_reads(model: nn.Module) -> None:
     """model: live, with bases. Raises ModelError, naming the module, if anything else reads a parameter of one."""
     modules = {path: one for path, one in model.named_modules() if isinstance(one, LiveModule)}
-    if _is_number(model, modules.values()) or not _is_number(model, ()):
-        return
+    try:
+        if _is_number(model, modules.values()) or not _is_number(model, ()):
+            return
+    except TypeError as error:
+        raise ModelError(
+            f"Cannot train this model with matrices that are quantised or offloaded, for it computes with one of them by "
+            f"itself ({first_line(error)}): choose another dtype, or a model of a family in docs/reference/models.md."
+        ) from error
     for path, module in modules.items():
         if not _is_number(model, (module,)):
             raise ModelError(
@@ -33,7 +41,7 @@ def check_reads(model: nn.Module) -> None:
 
 def _is_number(model: nn.Module, without: Iterable[LiveModule]) -> bool:
     """Is the output a number if the parameters of these modules are none?"""
-    device = next(model.parameters()).device
+    device = CausalModel(model).device
     with _hidden(without):
         logits = model(input_ids=torch.arange(TOKENS, device=device).unsqueeze(0), use_cache=False).logits
     return not bool(logits.isnan().any())

@@ -33,7 +33,8 @@ class FetchedMatrix(StoredMatrix):
 
     @abstractmethod
     def fetched(self, *, is_master: bool = False) -> Iterator[tuple[slice, Tensor]]:
-        """Part after part, on the device. is_master: the float32 masters instead, if there are any; anywhere."""
+        """Part after part, on the device. is_master: the float32 masters instead, if there are any, on whichever device
+        they lie."""
 
     def whole(self) -> Tensor:
         """All rows, float32 in host memory: the masters, if there are any."""
@@ -46,13 +47,18 @@ class FetchedMatrix(StoredMatrix):
         return total_BX
 
     def add_parts(self, y_BX: Tensor, x_BY: Tensor, *, is_transposed: bool) -> Tensor:
-        """`y + x W^T`, or `y + x W`, without a gradient, part after part. y is written to."""
-        for rows, weight_XK in self.fetched():
-            if is_transposed:
+        """`y + x W^T`, or `y + x W`, without a gradient, part after part. y may be written to."""
+        if is_transposed:
+            for rows, weight_XK in self.fetched():
                 y_BX[:, rows].addmm_(x_BY, weight_XK.T)
-            else:
-                y_BX.addmm_(x_BY[:, rows], weight_XK)
-        return y_BX
+            return y_BX
+        if len(list(self.parts())) == 1:
+            (_, weight_YX) = next(self.fetched())
+            return y_BX.addmm_(x_BY, weight_YX)
+        total_BX = y_BX.to(torch.float32)  # half precision would round the sum once for each part
+        for rows, weight_XK in self.fetched():
+            total_BX += x_BY[:, rows] @ weight_XK
+        return total_BX.to(y_BX.dtype)
 
 
 class _Sum(torch.autograd.Function):

@@ -1,61 +1,108 @@
 """Where the weights of a replica lie, and in how many bits.
 
 Usually the device holds them as they were loaded. Its matrices may have few bits instead (`quantised`). Of a model that
-is too large for it, the device takes what it has room for, and the other matrices lie elsewhere (`offloaded`). Ranks
-hold a part of each matrix (`sharded`).
+is too large for it, the device takes what it has room for, and the other matrices lie in host memory (`offloaded`).
+Ranks hold a part of each matrix (`sharded`).
 
 One matrix is put in place after the other, and frees what it had: there may not be memory for two models.
+
+Shapes: M rows and N columns of a matrix.
 """
 
 from collections.abc import Sequence
 
 import torch
+from rich.filesize import decimal
 from torch import Tensor
 
+from seedflood.config import RunSettings
+from seedflood.errors import ModelError
 from seedflood.training.models import BaseModel
 from seedflood.training.ranks import Ranks
 from seedflood.training.seedflood.layers import store_slot
-from seedflood.training.seedflood.offloaded import OffloadedMatrix, find_places, room_for_weights
+from seedflood.training.seedflood.offloaded import HOST, OffloadedMatrix, copies_of, room_for_weights
 from seedflood.training.seedflood.quantised import Quantisation, quantise, stored_bytes
 from seedflood.training.seedflood.sharded import ShardedMatrix
 from seedflood.training.seedflood.slots import LiveSlot
 from seedflood.training.seedflood.stored import StoredMatrix, give_back_memory
 
+BASES_KEPT = 3
+"""Of a matrix, on the device: of the open epoch, of one for which an update came late, and of one that opens."""
 
-def lay_down(
-    base: BaseModel, slots: Sequence[LiveSlot], kind: Quantisation | None, spare: Sequence[torch.device]
-) -> int:
-    """Puts the weights of a host that is one process where they belong: the device gets as many matrices as it has room
-    for, those of tokens first. kind: of matrices in few bits, which are not folded any more and cannot be read. spare:
-    other devices for weights. Returns how many bytes do not lie on the device."""
+
+def lay_down(base: BaseModel, slots: Sequence[LiveSlot], run: RunSettings, kind: Quantisation | None) -> int:
+    """Puts the weights of a host that is one process where they belong. kind: of matrices in few bits, which are not
+    folded any more and cannot be read. Returns how many bytes do not lie on the device. Raises ModelError."""
     if kind is None and base.device == base.destination:
         return 0
     give_back_memory()
     device, offloaded = base.destination, 0
-    matrices = sorted((slot for slot in slots if slot.slot.is_matrix), key=lambda slot: not slot.slot.has_tokens)
-    sizes = [slot.parameter.nbytes if kind is None else stored_bytes(kind, slot.parameter.shape) for slot in matrices]
-    rooms = {one: room_for_weights(one) for one in (device, *spare)}
-    rooms[device] -= sum(one.nbytes for one in base.model.parameters())  # what is no such matrix is there anyway
-    rooms[device] += sum(slot.parameter.nbytes for slot in matrices)
-    for slot, size, place in zip(matrices, sizes, find_places(sizes, rooms), strict=True):
-        if place != device:
+    matrices = _by_use(base, slots)
+    room = room_for_weights(device) - _needed(base, matrices, run, kind)
+    for slot in matrices:
+        weight = slot.parameter.detach()
+        size = weight.nbytes if kind is None else stored_bytes(kind, weight.shape)
+        place = device if size <= room else HOST
+        if place == device:
+            room -= size
+        else:
             offloaded += size
-        elif kind is None:
+        if kind is None and place == device:
             continue
         master = None if base.master is None else base.master.pop(slot.slot.name)
-        store_slot(base.model, slot, _stored(slot.parameter.detach(), master, kind, device, place))
+        store_slot(base.model, slot, _stored(weight, master, kind, device, place))
     _move_the_rest(base)
     return offloaded
+
+
+def _by_use(base: BaseModel, slots: Sequence[LiveSlot]) -> list[LiveSlot]:
+    """The matrices: the head, which products read a piece of the logits at a time, before all others, and what only
+    single rows are looked up in after them."""
+    head = base.model.get_output_embeddings()
+
+    def turn(slot: LiveSlot) -> int:
+        if head is not None and head.weight is slot.parameter:
+            return 0
+        return 2 if slot.slot.has_tokens else 1
+
+    return sorted((slot for slot in slots if slot.slot.is_matrix), key=turn)
+
+
+def _needed(base: BaseModel, matrices: Sequence[LiveSlot], run: RunSettings, kind: Quantisation | None) -> int:
+    """The bytes that the device needs for other things than these matrices. Raises ModelError if it has no room for
+    them."""
+    everything: int = sum(one.nbytes for one in base.model.parameters())
+    others = everything - sum(slot.parameter.nbytes for slot in matrices)
+    room = room_for_weights(base.destination)
+    if others > room:
+        raise ModelError(
+            f"what this model has beside linear layers (experts, above all) takes {decimal(others)}, and "
+            f"{base.destination} has room for {decimal(int(room))}: take a device with more memory, or a smaller model."
+        )
+    sides = sum(sum(slot.slot.shape) for slot in matrices)
+    table = run.seedflood
+    bases = BASES_KEPT * table.rank * (torch.float32.itemsize + base.dtype.itemsize)
+    folded = 0 if kind is None else torch.float32.itemsize * table.rank * -(-run.steps // table.refresh_period)
+    return others + sides * (bases + folded)
 
 
 def _stored(
     weight: Tensor, master: Tensor | None, kind: Quantisation | None, device: torch.device, place: torch.device
 ) -> StoredMatrix:
     if kind is None:
-        return OffloadedMatrix(weight, master, device=device, place=place)
+        return OffloadedMatrix(weight, master, device)
     stored = quantise(kind, weight if master is None else master, device, place)
     stored.dtype = weight.dtype
     return stored
+
+
+def check_copies(base: BaseModel, run: RunSettings) -> None:
+    """Raises ModelError if a device has no room for the base model beside the one that learns, and needs both."""
+    if copies_of(run) > 1 and base.device != base.destination:
+        raise ModelError(
+            f"kl keeps the base model beside the one that learns, and {base.destination} has no room for both: take a "
+            "device with more memory, a smaller model, or kl = 0 in [run.objective]."
+        )
 
 
 def deal_out(base: BaseModel, slots: Sequence[LiveSlot], ranks: Ranks) -> None:

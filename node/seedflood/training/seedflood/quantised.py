@@ -52,7 +52,7 @@ def quantise(
     kind: Quantisation, weight_MN: Tensor, device: torch.device, place: torch.device | None = None
 ) -> "QuantisedMatrix":
     """A matrix in few bits. device: computes with it, and never holds more than some rows of it in float32. place:
-    where it lies, if elsewhere; a product then copies some rows after the other to the device."""
+    where it lies, if elsewhere; a product then copies one bunch of rows after the other to the device."""
     give_back_memory()
     make = Int8Matrix if kind == "int8" else Nf4Matrix
     return make(weight_MN, device, device if place is None else place)

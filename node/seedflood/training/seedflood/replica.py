@@ -71,12 +71,10 @@ class Replica:
         quantize: Quantisation | None = None,
         reference: CausalModel | None = None,
         ranks: OneRank = ALONE,
-        spare: Sequence[torch.device] = (),
     ) -> None:
         """folder: where old epochs are put aside (`EpochCoefficients`). quantize: how matrices are stored; then the
         weights cannot be read, only computed with. reference: a second base model, which stays as it is. ranks: the
-        processes that are this host; each keeps a part of every matrix. spare: other devices for weights, if the base
-        model was too large for its own."""
+        processes that are this host; each keeps a part of every matrix."""
         settings = run.seedflood
         self.base, self.model, self.reference, self.ranks = base, base.model, reference, ranks
         self.causal = LiveModel(base.model)
@@ -101,7 +99,7 @@ class Replica:
         self.learning_rate = settings.learning_rate or self.default_rate
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
-        self.offloaded_bytes = 0 if ranks.count > 1 else lay_down(base, self.slots, quantize, spare)
+        self.offloaded_bytes = 0 if ranks.count > 1 else lay_down(base, self.slots, run, quantize)
         """Of weights for which the device has no room."""
         self.compression = compression_of(settings, self.subspace)
         self.epoch = 0

@@ -23,7 +23,7 @@ from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.protocol.seedflood.payload import Pairs
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.protocol.seedflood.statement import Rows
-from seedflood.training.devices import find_device, other_devices
+from seedflood.training.devices import find_device
 from seedflood.training.evaluation import Evaluation, evaluate
 from seedflood.training.generation import Sample, write_samples
 from seedflood.training.loading import choose_device, load_base, load_rows
@@ -32,7 +32,8 @@ from seedflood.training.objectives.reward import Reward
 from seedflood.training.ranks import ALONE, OneRank, Ranks, RoundKind
 from seedflood.training.seedflood.compression import compress
 from seedflood.training.seedflood.estimate import Measurement
-from seedflood.training.seedflood.offloaded import room_for_weights
+from seedflood.training.seedflood.offloaded import copies_of, room_for_weights
+from seedflood.training.seedflood.placing import check_copies
 from seedflood.training.seedflood.quantised import check_quantisation
 from seedflood.training.seedflood.replica import Replica
 from seedflood.training.seedflood.rewarded import Texts, measure_rewarded, write_texts
@@ -76,7 +77,8 @@ class Trainer:
         check_quantisation(node.quantisation)
         with ranks.turn():
             self._load()
-        settings = (VERSION, torch.__version__, self._device, node.micro_batch, self.dtype, node.audit > 0)
+        share = self.rows.place, self.rows.shares, node.audit > 0
+        settings = (VERSION, torch.__version__, self._device, node.micro_batch, self.dtype, share)
         ranks.check_equal(self.base_digest, self.rows.digest, run.run_id(), repr(settings).encode())
         self._rate, self._factor = self.replica.learning_rate, factor_of(run)
         self.compression = self.replica.compression
@@ -110,7 +112,7 @@ class Trainer:
     def _load_base(self) -> BaseModel:
         keeps_parts = self.ranks.count > 1 or self.node.quantisation is not None
         room = 0.0 if keeps_parts else room_for_weights(find_device(choose_device(self.node)))
-        return load_base(self.run, self.node, room=room)
+        return load_base(self.run, self.node, room=room / copies_of(self.run))
 
     def rate_of(self, step: int, halvings: int) -> float:
         """The learning rate of a step. halvings: of it, so far. Also while another thread makes the replica again."""
@@ -301,6 +303,6 @@ class Trainer:
 def make_replica(run: RunSettings, base: BaseModel, node: NodeSettings, ranks: OneRank = ALONE) -> Replica:
     """The replica of a run before its first update. node: where old epochs are put aside, and how weights are
     stored. ranks: by which."""
+    check_copies(base, run)
     reference = load_base(run, node).causal if run.objective.kl else None  # mapped, if the file is of float32
-    spare = other_devices(base.destination) if node.device == "auto" else ()
-    return Replica(base, run, node.state, quantize=node.quantisation, reference=reference, ranks=ranks, spare=spare)
+    return Replica(base, run, node.state, quantize=node.quantisation, reference=reference, ranks=ranks)
