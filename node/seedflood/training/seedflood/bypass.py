@@ -28,8 +28,8 @@ def check_reads(model: nn.Module) -> None:
             return
     except TypeError as error:
         raise ModelError(
-            f"Cannot train this model with matrices that are quantised or offloaded, for it computes with one of them by "
-            f"itself ({first_line(error)}): choose another dtype, or a model of a family in docs/reference/models.md."
+            f"Cannot train this model with matrices that are quantised or offloaded, for it computes with one by itself "
+            f"({first_line(error)}): choose another dtype, or a model of a family in docs/reference/models.md."
         ) from error
     for path, module in modules.items():
         if not _is_number(model, (module,)):
