@@ -157,7 +157,7 @@ def test_a_model_that_computes_with_a_matrix_by_itself_is_refused(monkeypatch):
         monkeypatch.setattr(placing, "room_for_weights", lambda _device: 0)
         monkeypatch.setattr(placing, "_needed", lambda *_: 0)
         monkeypatch.setattr(type(base.model.model.layers[0].mlp), "forward", forward)
-        with pytest.raises(ModelError, match="quantised or offloaded, for it computes with one by itself"):
+        with pytest.raises(ModelError, match="quantised or offloaded: it computes with one by itself"):
             Replica(base, tiny_settings())
 
 

@@ -28,7 +28,7 @@ def check_reads(model: nn.Module) -> None:
             return
     except TypeError as error:
         raise ModelError(
-            f"Cannot train this model with matrices that are quantised or offloaded, for it computes with one by itself "
+            f"Cannot train this model with matrices that are quantised or offloaded: it computes with one by itself "
             f"({first_line(error)}): choose another dtype, or a model of a family in docs/reference/models.md."
         ) from error
     for path, module in modules.items():
