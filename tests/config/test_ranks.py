@@ -37,7 +37,6 @@ def test_a_process_is_a_rank_if_torchrun_has_started_it(monkeypatch, environment
         ('role = "relay"', {}, {"role": "relay"}),
         ('task = "reward"', {"task": "reward", "estimate": "gradient", "score": "exact"}, {}),
         ('task = "own"', {"task": "own"}, {}),
-        ('dtype = "int8"', {}, {"dtype": "int8"}),
         ('device = "cuda:1"', {}, {"device": "cuda:1"}),
     ],
 )
@@ -50,3 +49,4 @@ def test_what_several_processes_cannot_do_is_refused(asked, run, node):
 def test_several_processes_can_be_a_host():
     check_ranks(settings({"estimate": "gradient"}, device="cpu", micro_batch=1), TWO)
     check_ranks(settings({"window": "strict"}, audit=0.5), TWO)
+    check_ranks(settings({}, dtype="int8"), TWO)

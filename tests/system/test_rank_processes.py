@@ -90,6 +90,17 @@ def test_two_processes_end_with_what_one_ends_with(hosts: Hosts, estimate: str):
     other.close()
 
 
+def test_two_processes_with_few_bits_end_near_what_one_ends_with(hosts: Hosts):
+    host = make(hosts, {"estimate": "gradient"}, dtype="int8")
+    *expected, _ = outcome_of_one_process(host)
+    other = second(host)
+    start([host, other])
+    assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
+    *ended, _ = outcome(host)
+    assert ended[1:] == pytest.approx(expected[1:], abs=1e-3)
+    other.close()
+
+
 def test_a_host_of_which_a_process_dies_goes_on_from_its_journal(hosts: Hosts):
     host = make(hosts, {"estimate": "gradient", "steps": 24})
     expected = outcome_of_one_process(host)
@@ -122,11 +133,11 @@ def test_both_processes_leave_when_they_are_stopped(hosts: Hosts):
 
 
 def test_what_several_processes_cannot_do_is_refused_before_the_model_is_loaded(hosts: Hosts):
-    host = make(hosts, {}, dtype="int8")
+    host = make(hosts, {}, device="cuda:1")
     other = second(host)
     start([host, other])
     assert [host.end(), other.end()] == [ExitCode.CONFIG, ExitCode.CONFIG]
-    assert 'cannot do dtype = "int8": start it as one process' in host.last_words
+    assert 'cannot do device = "cuda:1": start it as one process' in host.last_words
     other.close()
 
 

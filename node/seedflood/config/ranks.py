@@ -36,7 +36,6 @@ def check_ranks(settings: Settings, place: RankPlace) -> None:
         f'mode = "{run.mode}"': run.mode != "seedflood",
         'role = "relay"': node.role == "relay",
         f'task = "{run.objective.task}"': run.objective.task in ("reward", "own"),
-        f'dtype = "{node.dtype}"': node.quantisation is not None,
         f'device = "{node.device}"': node.device not in ("auto", "cpu"),
     }
     if asked := next((setting for setting, is_asked in refused.items() if is_asked), None):

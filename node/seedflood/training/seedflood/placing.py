@@ -105,13 +105,13 @@ def check_copies(base: BaseModel, run: RunSettings) -> None:
         )
 
 
-def deal_out(base: BaseModel, slots: Sequence[LiveSlot], ranks: Ranks) -> None:
-    """Keeps this rank's part of each matrix, on the device."""
+def deal_out(base: BaseModel, slots: Sequence[LiveSlot], ranks: Ranks, kind: Quantisation | None) -> None:
+    """Keeps this rank's part of each matrix, on the device. kind: in few bits."""
     give_back_memory()
     for number, slot in enumerate(slots):
         if slot.slot.is_matrix:
             master = None if base.master is None else base.master.pop(slot.slot.name)
-            store_slot(base.model, slot, ShardedMatrix(slot.parameter, master, ranks, number))
+            store_slot(base.model, slot, ShardedMatrix(slot.parameter, master, ranks, number, kind))
     _move_the_rest(base)
 
 

@@ -91,9 +91,11 @@ class QuantisedMatrix(StoredMatrix):
         return self._decode(code_XY, scale_XY)
 
     def fold(self, epoch: int, basis: SlotBasis, a: Tensor) -> None:
-        """Adds `L R` to what an epoch has changed; R is always the same in one epoch."""
         assert basis.v_NR is not None
-        left_MR, right_RN = basis.left(a.to(self.device)), basis.v_NR.T
+        self.add(epoch, basis.left(a.to(self.device)), basis.v_NR.T)
+
+    def add(self, epoch: int, left_MR: Tensor, right_RN: Tensor) -> None:
+        """Adds `L R` to what an epoch has changed; R is always the same in one epoch."""
         rank = len(right_RN)
         if epoch not in self._epochs:
             self._epochs.append(epoch)
@@ -105,6 +107,22 @@ class QuantisedMatrix(StoredMatrix):
     def lookup(self, index_X: Tensor) -> Tensor:
         """Some rows as they are after all folded epochs."""
         return (self.rows(index_X) + self._left_MK[index_X] @ self._right_KN).to(self.dtype)
+
+    def packed(self, rows: slice) -> Tensor:
+        """All that there is of some rows, in bytes, for `unpacked`: codes, scales, and L."""
+        parts = [part_MY[rows] for part_MY in (self._code_MY, self._scale_MY, self._left_MK)]
+        return torch.cat([_as_bytes(part_XY) for part_XY in parts], dim=1)
+
+    def unpacked(self, packed_XY: Tensor) -> Tensor:
+        """Rows as they are after all folded epochs, also those of another matrix with the same epochs, (X, N)
+        float32."""
+        kinds = (self._code_MY, self._scale_MY, self._left_MK)
+        widths = [kind.shape[1] * kind.itemsize for kind in kinds]
+        sent = packed_XY.split_with_sizes(widths, dim=1)
+        code_XY, scale_XY, left_XK = (
+            part.contiguous().view(kind.dtype) for part, kind in zip(sent, kinds, strict=True)
+        )
+        return self._decode(code_XY, scale_XY).addmm_(left_XK, self._right_KN)
 
     def add_product(self, y_BX: Tensor, x_BY: Tensor, index: Tensor | slice, *, is_transposed: bool) -> Tensor:
         return y_BX.add_(self.outputs(x_BY, index) if is_transposed else self.inputs(x_BY))
@@ -133,6 +151,10 @@ class QuantisedMatrix(StoredMatrix):
             else:
                 y_BX.addmm_(x_BX[:, part], rows_XN)
         return y_BX
+
+
+def _as_bytes(rows_XY: Tensor) -> Tensor:
+    return rows_XY.contiguous().view(torch.uint8)
 
 
 class _Product(torch.autograd.Function):

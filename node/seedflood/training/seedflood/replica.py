@@ -113,7 +113,7 @@ class Replica:
         check_reads(self.model)
         mark_skippable(self.causal, self.live)
         if isinstance(ranks, Ranks):
-            self._deal_out(ranks)
+            self._deal_out(ranks, quantize)
 
     @property
     def epoch_bytes(self) -> int:
@@ -424,11 +424,11 @@ class Replica:
             self._bind()
         self._a_F.copy_(a_F)
 
-    def _deal_out(self, ranks: Ranks) -> None:
+    def _deal_out(self, ranks: Ranks, kind: Quantisation | None) -> None:
         """Raises ModelError."""
         if self.untrained:
             raise ModelError("experts of a mixture are not divided over processes: start this host as one process.")
-        deal_out(self.base, self.slots, ranks)
+        deal_out(self.base, self.slots, ranks, kind)
         if self._a_F.device != self.base.device:
             self._a_F = self._a_F.to(self.base.device)
             self._bind()
