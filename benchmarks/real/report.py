@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -15,11 +15,7 @@ from study.cell import Cell, Result
 from study.results import Results
 
 SIZE_INCHES = (7.5, 3.4)
-SECONDS = "measure_seconds"
-AXES = {
-    "edge_bytes": "bytes that an origin has sent over its link",
-    SECONDS: "seconds of a core that a host has computed",
-}
+BYTES, SECONDS = "edge_bytes", "measure_seconds"
 
 INTRODUCTION = """\
 # A real model: {title}
@@ -33,13 +29,30 @@ with all rows, and send nothing. Weights are float32. Seconds are processor time
 and evaluation; what was measured on a GPU has none.
 """
 
-TWO_HOSTS = "2 origins on one link."
-DAEMONS = """real
-daemons over loopback at their defaults, but for strict windows, with all bytes that they send."""
 
-MORE_HOSTS = "{0.clients} origins on a {0.topology}, {0.batch_size} rows of each in a step."
-ONE_PROCESS = """the
-code of the daemons at its defaults, all hosts in one process, with the bytes of their signed updates."""
+class Words(NamedTuple):
+    """What a page says of its swarm. swarm, how: in `INTRODUCTION`. column: of bytes. sent: in its picture."""
+
+    swarm: str
+    how: str
+    column: str
+    sent: str
+
+
+TWO_HOSTS = Words(
+    "2 origins on one link.",
+    "real\ndaemons over loopback at their defaults, but for strict windows, with all bytes that they send.",
+    "bytes per origin, step and link",
+    "bytes that an origin has sent over its link",
+)
+MORE_HOSTS = Words(
+    "{0.clients} origins on a\n{0.topology}, {0.batch_size} rows of each in a step.",
+    "the\ncode of the daemons at its defaults, all hosts in one process, no update late, with the bytes of the "
+    "signed\nupdates.",
+    "bytes per step over a link, one way",
+    "bytes that went over a link, one way",
+)
+COMPUTED = "seconds of a core that a host has computed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,41 +103,38 @@ def write_report(title: str, bases: Mapping[str, Cell], results: Results, path: 
     report. Raises OSError."""
     figures = path.with_suffix("")
     figures.mkdir(parents=True, exist_ok=True)
-    text = _introduction(title, next(iter(bases.values())))
+    some = next(iter(bases.values()))
+    words = TWO_HOSTS if some.clients == 2 else MORE_HOSTS
+    text = INTRODUCTION.format(title=title, swarm=words.swarm.format(some), how=words.how)
+    axes = {BYTES: words.sent, SECONDS: COMPUTED}
     for name, base in bases.items():
         if lines := list(lines_of(base, results)):
-            text += f"\n## {EXERCISES[name].title}\n\n{_table(lines)}"
-            for axis in AXES:
+            text += f"\n## {EXERCISES[name].title}\n\n{_table(lines, words)}"
+            for axis, label in axes.items():
                 if drawn := [line for line in lines if line.name != BASE and axis in line.course[-1]]:
                     picture = figures / f"{name}-{axis.partition('_')[2]}.svg"
-                    _draw(name, drawn, axis, picture)
-                    text += f"\n![{name}: loss against {AXES[axis]}]({picture.relative_to(path.parent)})\n"
+                    _draw(name, drawn, axis, label, picture)
+                    text += f"\n![{name}: loss against {label}]({picture.relative_to(path.parent)})\n"
     durable.write(path, text.encode(), mode=0o644)
 
 
-def _introduction(title: str, base: Cell) -> str:
-    if base.clients == 2:
-        return INTRODUCTION.format(title=title, swarm=TWO_HOSTS, how=DAEMONS)
-    return INTRODUCTION.format(title=title, swarm=MORE_HOSTS.format(base), how=ONE_PROCESS)
-
-
-def _table(lines: Sequence[Line]) -> str:
+def _table(lines: Sequence[Line], words: Words) -> str:
     merits = [name for name in ("perplexity", "accuracy", "loss") if name in lines[0].results[0].course[-1]]
-    names = ["", *merits, "bytes per origin, step and link", "seconds per step", "steps", "seeds"]
+    names = ["", *merits, words.column, "seconds per step", "steps", "seeds"]
     rows = [names, ["---"] * len(names)]
     for line in lines:
         steps = line.results[0].cell.steps
-        costs = [line.spell(name, form, max(1, steps)) for name, form in (("edge_bytes", ",.0f"), (SECONDS, ".2f"))]
+        costs = [line.spell(name, form, max(1, steps)) for name, form in ((BYTES, ",.0f"), (SECONDS, ".2f"))]
         figures = [line.spell(name, ".3f") for name in merits]
         rows.append([line.name + line.options, *figures, *costs, str(steps), str(len(line.results))])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _draw(name: str, lines: Sequence[Line], axis: str, path: Path) -> None:
+def _draw(name: str, lines: Sequence[Line], axis: str, label: str, path: Path) -> None:
     """The course of each line. What sends nothing is a level of its last loss."""
     picture = Figure(figsize=SIZE_INCHES, layout="constrained")
     axes = picture.subplots()
-    axes.set_xlabel(AXES[axis])
+    axes.set_xlabel(label)
     axes.set_ylabel("loss on test rows")
     for number, line in enumerate(lines):
         colour, course = matplotlib.colormaps["tab10"](number), line.course

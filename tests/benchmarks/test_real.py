@@ -150,4 +150,6 @@ def test_sixteen_hosts_take_turns_in_one_process(tmp_path, monkeypatch):
     results = Results(tmp_path)
     command._measure_all(cells("rank-16", SIXTEEN, results), tmp_path, results, "cpu")
     write_report("Model", {"sst2": SIXTEEN}, results, tmp_path / "page.md")
-    assert "16 origins on a ring, 4 rows of each in a step." in (tmp_path / "page.md").read_text()
+    text = (tmp_path / "page.md").read_text()
+    assert "16 origins on a\nring, 4 rows of each in a step." in text
+    assert "| bytes per step over a link, one way |" in text
