@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check -q
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 unexport PYTHONDONTWRITEBYTECODE  # else every process would compile all of seedflood, and every test, again
 
-.PHONY: help setup setup-dev setup-relay demo tour test test-long compose-test soak check tokens lint-deploy bench real clean sweep study fuzz audit site
+.PHONY: help setup setup-dev setup-relay demo tour test test-long compose-test soak check tokens lint-deploy bench gpu real clean sweep study fuzz audit site
 
 help:  ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -93,6 +93,10 @@ lint-deploy: $(VENV)/.ready-dev  ## What docker/ and deploy/ hold, by hadolint, 
 
 bench: $(VENV)/.ready-dev  ## All benchmarks
 	$(BIN)/python -m benchmarks
+
+gpu: $(VENV)/.ready-dev  ## On a machine with a GPU: its tests, and what a step costs there (some ten minutes)
+	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m benchmarks gpu --keep
 
 REAL ?= --out runs/real --data ../shared/data
 real: $(VENV)/.ready-dev  ## A real model (Gemma 3, SmolLM2; from PyPI) against AdamW, LoRA and DiLoCo; hours (REAL="--help": options)

@@ -22,7 +22,7 @@ settings.load_profile("patient")
 
 REPOSITORY = Path(__file__).parent.parent
 
-RARE = ("docker", "long", "soak")
+RARE = ("docker", "gpu", "long", "soak")
 """Marks of tests that few files have."""
 
 
@@ -32,6 +32,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if wanted not in RARE or collection_path.suffix != ".py":
         return None
     return f"mark.{wanted}" not in collection_path.read_text() or None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is not None:
+        import torch  # those who need no GPU may need no PyTorch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
 
 
 def pytest_collection_finish() -> None:

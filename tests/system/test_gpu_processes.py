@@ -12,7 +12,7 @@ from seedflood.errors import ExitCode
 pytestmark = [
     pytest.mark.system,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.gpu,
 ]
 
 GRADIENT = {"estimate": "gradient", "steps": 60, "refresh_period": 20, "batch_size": 8}

@@ -94,7 +94,7 @@ def test_bounded_scales_a_word_to_its_bound(word, bound):
     assert int(randomness.bounded(torch.tensor([word]), bound)) == word * bound // 2**32
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.gpu
 def test_a_gpu_makes_the_same_numbers_bit_for_bit():
     count = 1_000_003
     on_gpu = randomness.normal(11, count, device="cuda").cpu()

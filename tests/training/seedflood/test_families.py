@@ -56,7 +56,7 @@ def test_live_folded_and_exported_models_are_equal(family, tmp_path):
     torch.testing.assert_close(logits_of(exported), logits_of(plain), rtol=0, atol=1e-6)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.gpu
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_gpu_computes_what_a_processor_computes(family):
     on_gpu = Replica(
