@@ -241,12 +241,14 @@ def measured(_settings):
 
 @pytest.fixture
 def small_gpu(monkeypatch):
-    """As if there were one, with room for so many bytes of weights, in a host that has so many of memory."""
+    """As if there were one, with room for so many bytes of weights, in a host that has so many of memory. beside: bytes
+    that lie there beside weights of few bits."""
 
-    def make(room, host=10**9):
+    def make(room, host=10**9, beside=0):
         monkeypatch.setattr(devices, "find_device", torch.device)
         monkeypatch.setattr(devices, "usual_dtype", lambda _device: torch.bfloat16)
         monkeypatch.setattr(offloaded, "room_for_weights", lambda _device: room)
+        monkeypatch.setattr(offloaded, "bytes_beside", lambda *_: beside)
         monkeypatch.setattr(doctor, "_free_memory", lambda: host)
         monkeypatch.setattr(doctor, "_measure", measured)
 
@@ -287,6 +289,21 @@ def test_what_cannot_be_loaded_onto_the_gpu_at_once_needs_more_host_memory(exami
     code, _, texts = examine(node={"device": "cuda:1", "dtype": "bfloat16"})
     said = "loading takes 703.1 kB of host memory, and 585.9 kB are free: take a host with more, or "
     assert (code, texts["memory"]) == (ExitCode.CONFIG, said + "a smaller [run] model.")
+
+
+def test_what_epochs_change_beside_few_bits_takes_room_too(examine, small_gpu):
+    small_gpu(200_000, beside=100_000)
+    _, levels, texts = examine(node={"device": "cuda:1", "dtype": "int8"})
+    assert levels["memory"] == "note"
+    assert texts["memory"].startswith("the weights take 217.2 kB in int8, ")
+    assert texts["memory"].endswith(f'To avoid that, set [node] dtype = "nf4", or {SHARE}.')
+
+
+def test_weights_in_half_precision_lie_beside_their_masters_on_a_processor(examine, monkeypatch):
+    for host, level in ((6 * PARAMETERS - 1, "bad"), (6 * PARAMETERS, None)):
+        monkeypatch.setattr(doctor, "_free_memory", lambda: host)  # noqa: B023
+        monkeypatch.setattr(doctor, "_measure", measured)
+        assert examine(node={"device": "cpu", "dtype": "bfloat16"})[1].get("memory") == level
 
 
 def test_a_model_beside_itself_has_to_fit(examine, small_gpu, tmp_path):

@@ -46,7 +46,7 @@ def damage_before_loading_again(trainer: Trainer) -> None:
     def damage() -> None:
         with torch.no_grad():
             for slot in trainer.replica.slots:
-                (slot.stored.own.own_HK if slot.stored is not None else slot.parameter).add_(1.0)
+                (slot.stored._own_HK if slot.stored is not None else slot.parameter).add_(1.0)
         load_again()
 
     trainer._load_again = damage

@@ -57,6 +57,7 @@ def start(ranks: list[Host]) -> None:
             patch.setenv(name, value)
         for number, rank in enumerate(ranks):
             patch.setenv("RANK", str(number))
+            patch.setenv("LOCAL_RANK", str(number))
             rank.start()
 
 
@@ -92,6 +93,22 @@ def test_two_processes_end_with_what_one_ends_with(hosts: Hosts, estimate: str):
 
 def test_two_processes_with_few_bits_end_near_what_one_ends_with(hosts: Hosts):
     host = make(hosts, {"estimate": "gradient"}, dtype="int8")
+    *expected, _ = outcome_of_one_process(host)
+    other = second(host)
+    start([host, other])
+    assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
+    *ended, _ = outcome(host)
+    assert ended[1:] == pytest.approx(expected[1:], abs=1e-3)
+    other.close()
+
+
+@pytest.mark.gpu
+def test_two_gpus_end_near_what_one_ends_with(hosts: Hosts):
+    import torch  # the other tests need none in this process
+
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    host = make(hosts, {"estimate": "gradient"}, device="auto", dtype="float32")
     *expected, _ = outcome_of_one_process(host)
     other = second(host)
     start([host, other])

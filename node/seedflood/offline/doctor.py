@@ -39,6 +39,7 @@ from seedflood.transport.silence import LOST_OR_HUNG
 
 if TYPE_CHECKING:
     from seedflood.host.results import Learner
+    from seedflood.training.models import ModelSize
 
 DIAL_SECONDS = 3.0
 MEMORY_SHARE_MAX = 0.9
@@ -262,12 +263,12 @@ def _too_large(settings: Settings, free: int) -> Check | None:
         return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
     is_known = settings.run.mode == "seedflood" and not size.is_mixture  # experts keep their type
     if is_known and not is_held(settings.node.state):  # a node that runs has taken its part of the device
-        return _too_large_for_device(settings, size.parameters, free)
+        return _too_large_for_device(settings, size, free)
     return None
 
 
-def _too_large_for_device(settings: Settings, count: int, host_free: int) -> Check | None:
-    """count: of the parameters. host_free: bytes of host memory."""
+def _too_large_for_device(settings: Settings, size: "ModelSize", host_free: int) -> Check | None:
+    """host_free: bytes of host memory."""
     from seedflood.training import devices
     from seedflood.training.loading import choose_device
     from seedflood.training.seedflood import offloaded
@@ -275,20 +276,18 @@ def _too_large_for_device(settings: Settings, count: int, host_free: int) -> Che
     node = settings.node
     device = devices.find_device(choose_device(node))
     usual = str(devices.usual_dtype(device)).removeprefix("torch.")
-    dtype = usual if node.dtype == "auto" else node.dtype
-    copied = count * offloaded.copies_of(settings.run)
-    taken = WEIGHT_BYTES[dtype] * copied
-    room = offloaded.room_for_weights(device)
-    is_half = usual != "float32" if node.quantisation is not None else dtype != "float32"
-    waits_on_host = node.quantisation is not None or taken > room
-    needed = (HALF_LOADING_BYTES if is_half and waits_on_host else 4) * count
+    dtype: str = usual if node.dtype == "auto" else node.dtype
+    taken, room = _on_device(settings, size, dtype, usual), offloaded.room_for_weights(device)
+    is_half = (usual if node.quantisation is not None else dtype) != "float32"
+    waits_on_host = node.quantisation is not None or taken > room or device.type == "cpu"
+    needed = (HALF_LOADING_BYTES if is_half and waits_on_host else 4) * size.parameters
     if needed > host_free:
         text = f"loading takes {decimal(needed)} of host memory, and {decimal(host_free)} are free"
         return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
     if taken <= room:
         return None
     text = f"the weights take {decimal(int(taken))} in {dtype}, and {device} has room for {decimal(int(room))}"
-    remedies = [*_fitting_types(settings, copied, room), *_sharing(settings)]
+    remedies = [*_fitting_types(settings, size, usual, room), *_sharing(settings)]
     if settings.run.objective.kl:
         remedies = ["set kl = 0 in [run.objective]", *remedies, "take a smaller [run] model"]
         return Check("memory", "bad", f"{text}: {', or '.join(remedies)}.", ExitCode.CONFIG)
@@ -296,18 +295,30 @@ def _too_large_for_device(settings: Settings, count: int, host_free: int) -> Che
     return Check("memory", "note", f"{text}. To avoid that, {', or '.join(remedies)}." if remedies else f"{text}.")
 
 
-def _fitting_types(settings: Settings, count: int, room: float) -> Iterator[str]:
+def _on_device(settings: Settings, size: "ModelSize", dtype: str, usual: str) -> float:
+    """How many bytes weights of this type take, with what epochs change beside those of few bits. usual: type of the
+    device, in which these are computed with."""
+    import torch
+
+    from seedflood.training.seedflood.offloaded import bytes_beside, copies_of
+
+    weights: float = WEIGHT_BYTES[dtype] * size.parameters * copies_of(settings.run)
+    kind = settings.node.model_copy(update={"dtype": dtype}).quantisation
+    return weights if kind is None else weights + bytes_beside(settings.run, kind, size.sides, getattr(torch, usual))
+
+
+def _fitting_types(settings: Settings, size: "ModelSize", usual: str, room: float) -> Iterator[str]:
     """What to set so that the weights fit, if anything. An auditor needs float32."""
     node = settings.node
     for dtype in () if node.audit else ("bfloat16", "int8", "nf4"):
         host = node.model_copy(update={"dtype": dtype})
-        if WEIGHT_BYTES[dtype] * count <= room and quantisation_fault(settings.run, host) is None:
+        if _on_device(settings, size, dtype, usual) <= room and quantisation_fault(settings.run, host) is None:
             yield f'set [node] dtype = "{dtype}"'
 
 
 def _sharing(settings: Settings) -> Iterator[str]:
     """To share the model among several GPUs, if these settings allow it."""
-    host = settings.node.model_copy(update={"device": "auto", "dtype": "auto"})
+    host = settings.node.model_copy(update={"device": "auto"})
     try:
         check_ranks(settings.model_copy(update={"node": host}), RankPlace(0, 2))
     except ConfigError:

@@ -31,8 +31,8 @@ def usual_device(rank: int) -> str:
 
 
 def find_device(name: str) -> torch.device:
-    """The device of this name. Raises ModelError, naming those that are there, if this machine or this torch lacks
-    it."""
+    """The device of this name, with its index. Raises ModelError, naming those that are there, if this machine or this
+    torch lacks it."""
     kind, _, index = name.partition(":")
     if kind == "cpu":
         return torch.device(kind)
@@ -43,7 +43,7 @@ def find_device(name: str) -> torch.device:
             f'torch {torch.__version__} finds no device "{name}" on this machine, but {there}: name one of these in '
             "[node] device, or install the build of torch for that one."
         )
-    return torch.device(name)
+    return torch.device(kind, int(index or 0))
 
 
 def device_names() -> list[str]:

@@ -125,9 +125,11 @@ def load_model(
 
 
 class ModelSize(NamedTuple):
-    """parameters: how many numbers the distinct ones hold. is_mixture: of experts, which keep their type."""
+    """parameters: how many numbers the distinct ones hold. sides: rows and columns of all matrices. is_mixture: of
+    experts, which keep their type."""
 
     parameters: int
+    sides: int
     is_mixture: bool
 
 
@@ -143,7 +145,9 @@ def find_size(name: str) -> ModelSize | None:
             model: nn.Module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     except Exception:  # a broken file may raise anything
         return None
-    return ModelSize(sum(parameter.numel() for parameter in model.parameters()), is_mixture(model))
+    parameters = list(model.parameters())
+    sides = sum(sum(one.shape) for one in parameters if one.dim() == 2)
+    return ModelSize(sum(one.numel() for one in parameters), sides, is_mixture(model))
 
 
 def is_mixture(model: nn.Module) -> bool:

@@ -87,8 +87,8 @@ WhenOver = Callable[[RankError | None], None]
 
 class Request(NamedTuple):
     """What a rank wants. facts: of PART the matrix, the part, and whether it is of the master; of ROWS the matrix, and
-    how many rows; of MEASURE origin, step, epoch, which share of the rows, and how many shares
-    there are; of FOLD the epoch."""
+    how many rows; of MEASURE origin, step, epoch, number of the share of the rows, and count of
+    shares; of FOLD the epoch."""
 
     kind: RoundKind
     facts: tuple[int, ...] = ()
@@ -185,7 +185,8 @@ class Ranks(OneRank):
 
     def lookup(self, number: int, index_X: Tensor) -> Tensor:
         """Some rows of a matrix."""
-        found = self._round(Request(RoundKind.ROWS, (number, len(index_X))), index_X)[1]
+        wanted = Request(RoundKind.ROWS, (number, len(index_X)))
+        found = self._round(wanted, index_X.contiguous())[1]  # gloo would send other numbers of a view
         assert found is not None
         return found
 

@@ -148,9 +148,10 @@ def test_experts_that_do_not_fit_are_refused_and_nothing_was_moved(monkeypatch):
         assert {one.device for one in base.model.parameters()} == {HOST}
 
 
-def test_a_model_that_computes_with_a_matrix_by_itself_is_refused(monkeypatch):
+@pytest.mark.parametrize("product", [torch.nn.functional.linear, lambda x, weight: x @ weight.T])
+def test_a_model_that_computes_with_a_matrix_by_itself_is_refused(monkeypatch, product):
     def forward(self, x):
-        return self.down_proj(self.act_fn(self.gate_proj(x)) * torch.nn.functional.linear(x, self.up_proj.weight))
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * product(x, self.up_proj.weight))
 
     with elsewhere():
         base = base_of("llama", room=0)

@@ -41,6 +41,10 @@ FAMILIES = ("opt", "gpt2", "gemma3")
 """Linear layers and shifted embeddings; Conv1D; scaled embeddings."""
 
 
+def all_rows(matrix):
+    return torch.cat([rows_XN for _, rows_XN in matrix.some_rows()])
+
+
 def quantised(family, kind, updates=()):
     replica = Replica(tiny_base(family), tiny_settings(), quantize=kind)
     replica.apply(updates)
@@ -52,7 +56,7 @@ def plain_of(replica, family):
     """A plain model with the weights that a quantised replica stands for."""
     changes, plain = {}, tiny_model(family)
     for index, slot in enumerate(replica.slots):
-        base = slot.parameter if slot.stored is None else slot.stored.rows(slice(None))
+        base = slot.parameter if slot.stored is None else all_rows(slot.stored)
         if slot.stored is None:  # folded already
             changes[slot.slot.name] = torch.addmv(base, slot.u_MR, slot.a[0])
         else:
@@ -69,7 +73,7 @@ def plain_of(replica, family):
 def test_a_matrix_is_stored_to_a_few_parts_of_its_size(kind, error_max, shape):
     weight_MN = torch.randn(shape, generator=torch.Generator().manual_seed(0)) * 0.02
     matrix = quantise(kind, weight_MN, torch.device("cpu"))
-    stored_MN = matrix.rows(slice(None))
+    stored_MN = all_rows(matrix)
     assert (stored_MN - weight_MN).norm() < error_max * weight_MN.norm()
     x = torch.randn(2, shape[1])
     torch.testing.assert_close(matrix.outputs(x, slice(None)), x @ stored_MN.T, rtol=1e-4, atol=1e-4)
@@ -111,7 +115,7 @@ def test_on_a_gpu_weights_are_quantised_before_they_are_rounded(kind):
     half = Replica(prepare_model(tiny_model("opt"), tiny_tokenizer(), dtype="bfloat16"), tiny_settings(), quantize=kind)
     for slot, other in zip(half.slots, quantised("opt", kind).slots, strict=True):
         if other.stored is not None:
-            assert torch.equal(slot.stored.rows(slice(None)), other.stored.rows(slice(None)))
+            assert torch.equal(all_rows(slot.stored), all_rows(other.stored))
     half.apply(some_updates(20))
     assert half.measure_gradient(0, TEXTS, tiny_batch(labelled=False)).slope_F.isfinite().all()
 
@@ -144,7 +148,15 @@ def test_a_matrix_is_the_same_however_many_rows_are_encoded_at_once(monkeypatch,
     weight_MN, cpu = torch.randn(50, 70, generator=torch.Generator().manual_seed(0)), torch.device("cpu")
     whole = quantise(kind, weight_MN, cpu)
     monkeypatch.setattr(quantised_module, "CHUNK_ELEMENTS", 7 * 70)
-    assert torch.equal(quantise(kind, weight_MN, cpu).rows(slice(None)), whole.rows(slice(None)))
+    assert torch.equal(all_rows(quantise(kind, weight_MN, cpu)), all_rows(whole))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [5, 6, 16, 66, 100])
+def test_rows_can_be_sent_whatever_their_width(kind, width):
+    matrix = quantise(kind, torch.randn(4, width), torch.device("cpu"))
+    for rows in (slice(0, 4), slice(2, 3)):
+        assert torch.equal(matrix.unpacked(matrix.packed(rows)), all_rows(matrix)[rows])
 
 
 def test_the_device_never_gets_more_than_some_rows_of_a_matrix_in_more_bits(tmp_path, monkeypatch):

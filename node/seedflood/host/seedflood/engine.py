@@ -65,7 +65,7 @@ async def open_seedflood(
     if left := trainer.replica.untrained:
         log.warning("the routers and experts of this mixture stay as they are", left=left, of=trainer.parameters[0])
     if offloaded := trainer.replica.offloaded_bytes:
-        log.warning("the device has no room for some weights: each step copies them", bytes=offloaded)
+        log.warning("the device has no room for some weights: each pass copies them", bytes=offloaded)
     if node.quantisation is not None:
         say = "weights are quantised here: what this host loses differs a little from others; what is learned does not"
         log.warning(say, dtype=node.dtype)

@@ -26,7 +26,7 @@ def check_reads(model: nn.Module) -> None:
     try:
         if _is_number(model, modules.values()) or not _is_number(model, ()):
             return
-    except TypeError as error:
+    except (TypeError, AttributeError) as error:  # what a stored matrix is not
         raise ModelError(
             f"Cannot train this model with matrices that are quantised or offloaded: it computes with one by itself "
             f"({first_line(error)}): choose another dtype, or a model of a family in docs/reference/models.md."

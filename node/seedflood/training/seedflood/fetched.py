@@ -22,14 +22,14 @@ PART_ELEMENTS_MAX = 1 << 24
 a layer of a model of 1 B parameters are one part each."""
 
 
+def parts_of(shape: torch.Size) -> list[slice]:
+    """The rows of each part of a matrix."""
+    rows, size = shape[0], max(1, PART_ELEMENTS_MAX // shape[1])
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
 class FetchedMatrix(StoredMatrix):
     """Fetches what a product needs."""
-
-    def parts(self) -> Iterator[slice]:
-        """The rows of each part."""
-        rows, size = self.shape[0], max(1, PART_ELEMENTS_MAX // self.shape[1])
-        for start in range(0, rows, size):
-            yield slice(start, min(start + size, rows))
 
     @abstractmethod
     def fetched(self, *, is_master: bool = False) -> Iterator[tuple[slice, Tensor]]:
@@ -52,7 +52,7 @@ class FetchedMatrix(StoredMatrix):
             for rows, weight_XK in self.fetched():
                 y_BX[:, rows].addmm_(x_BY, weight_XK.T)
             return y_BX
-        if len(list(self.parts())) == 1:
+        if len(parts_of(self.shape)) == 1:
             (_, weight_YX) = next(self.fetched())
             return y_BX.addmm_(x_BY, weight_YX)
         total_BX = y_BX.to(torch.float32)  # half precision would round the sum once for each part

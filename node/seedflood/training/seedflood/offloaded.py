@@ -14,11 +14,15 @@ from torch import Tensor
 
 from seedflood.config import RunSettings
 from seedflood.training.devices import memory_free
-from seedflood.training.seedflood.fetched import FetchedMatrix
+from seedflood.training.seedflood.fetched import FetchedMatrix, parts_of
+from seedflood.training.seedflood.quantised import Quantisation
 from seedflood.training.seedflood.subspace import SlotBasis
 
 WEIGHTS_SHARE = 0.8
 """Of what a device has free, for weights and bases. The rest is for activations, and the parts that products copy."""
+
+BASES_KEPT = 3
+"""Of a matrix, on the device: of the open epoch, of one for which an update came late, and of one that opens."""
 
 HOST = torch.device("cpu")
 
@@ -34,6 +38,15 @@ def copies_of(run: RunSettings) -> int:
     return 2 if run.objective.kl else 1
 
 
+def bytes_beside(run: RunSettings, kind: Quantisation | None, sides: int, dtype: torch.dtype) -> int:
+    """What the device needs beside the weights, with `sides` rows and columns of all matrices: bases, and what epochs
+    have changed where matrices have few bits."""
+    table = run.seedflood
+    bases = BASES_KEPT * table.rank * (torch.float32.itemsize + dtype.itemsize)
+    folded = 0 if kind is None else torch.float32.itemsize * table.rank * -(-run.steps // table.refresh_period)
+    return sides * (bases + folded)
+
+
 class OffloadedMatrix(FetchedMatrix):
     """A matrix in host memory."""
 
@@ -45,7 +58,7 @@ class OffloadedMatrix(FetchedMatrix):
         self._master_MK = self._own_MK if master_MK is None else master_MK
 
     def fetched(self, *, is_master: bool = False) -> Iterator[tuple[slice, Tensor]]:
-        for rows in self.parts():
+        for rows in parts_of(self.shape):
             yield rows, self._master_MK[rows] if is_master else self._own_MK[rows].to(self.device)
 
     def lookup(self, index_N: Tensor) -> Tensor:

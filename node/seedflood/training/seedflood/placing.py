@@ -20,14 +20,17 @@ from seedflood.errors import ModelError
 from seedflood.training.models import BaseModel
 from seedflood.training.ranks import Ranks
 from seedflood.training.seedflood.layers import store_slot
-from seedflood.training.seedflood.offloaded import HOST, OffloadedMatrix, copies_of, room_for_weights
+from seedflood.training.seedflood.offloaded import (
+    HOST,
+    OffloadedMatrix,
+    bytes_beside,
+    copies_of,
+    room_for_weights,
+)
 from seedflood.training.seedflood.quantised import Quantisation, quantise, stored_bytes
-from seedflood.training.seedflood.sharded import ShardedMatrix
+from seedflood.training.seedflood.sharded import ShardedCodes, ShardedMatrix
 from seedflood.training.seedflood.slots import LiveSlot
 from seedflood.training.seedflood.stored import StoredMatrix, give_back_memory
-
-BASES_KEPT = 3
-"""Of a matrix, on the device: of the open epoch, of one for which an update came late, and of one that opens."""
 
 
 def lay_down(base: BaseModel, slots: Sequence[LiveSlot], run: RunSettings, kind: Quantisation | None) -> int:
@@ -49,8 +52,7 @@ def lay_down(base: BaseModel, slots: Sequence[LiveSlot], run: RunSettings, kind:
             offloaded += size
         if kind is None and place == device:
             continue
-        master = None if base.master is None else base.master.pop(slot.slot.name)
-        store_slot(base.model, slot, _stored(weight, master, kind, device, place))
+        store_slot(base.model, slot, _stored(weight, _taken_master(base, slot), kind, device, place))
     _move_the_rest(base)
     return offloaded
 
@@ -76,14 +78,11 @@ def _needed(base: BaseModel, matrices: Sequence[LiveSlot], run: RunSettings, kin
     room = room_for_weights(base.destination)
     if others > room:
         raise ModelError(
-            f"what this model has beside linear layers (experts, above all) takes {decimal(others)}, and "
-            f"{base.destination} has room for {decimal(int(room))}: take a device with more memory, or a smaller model."
+            f"what must lie on the device (experts, above all) takes {decimal(others)}, and {base.destination} "
+            f"has room for {decimal(int(room))}: take a device with more memory, or a smaller model."
         )
     sides = sum(sum(slot.slot.shape) for slot in matrices)
-    table = run.seedflood
-    bases = BASES_KEPT * table.rank * (torch.float32.itemsize + base.dtype.itemsize)
-    folded = 0 if kind is None else torch.float32.itemsize * table.rank * -(-run.steps // table.refresh_period)
-    return others + sides * (bases + folded)
+    return others + bytes_beside(run, kind, sides, base.dtype)
 
 
 def _stored(
@@ -106,13 +105,22 @@ def check_copies(base: BaseModel, run: RunSettings) -> None:
 
 
 def deal_out(base: BaseModel, slots: Sequence[LiveSlot], ranks: Ranks, kind: Quantisation | None) -> None:
-    """Keeps this rank's part of each matrix, on the device. kind: in few bits."""
+    """Keeps this rank's part of each matrix, on the device. kind: of matrices in few bits."""
     give_back_memory()
     for number, slot in enumerate(slots):
         if slot.slot.is_matrix:
-            master = None if base.master is None else base.master.pop(slot.slot.name)
-            store_slot(base.model, slot, ShardedMatrix(slot.parameter, master, ranks, number, kind))
+            weight, master = slot.parameter.detach(), _taken_master(base, slot)
+            if kind is None:
+                store_slot(base.model, slot, ShardedMatrix(weight, master, ranks, number))
+            else:
+                codes = ShardedCodes(weight if master is None else master, ranks, number, kind)
+                codes.dtype = weight.dtype
+                store_slot(base.model, slot, codes)
     _move_the_rest(base)
+
+
+def _taken_master(base: BaseModel, slot: LiveSlot) -> Tensor | None:
+    return None if base.master is None else base.master.pop(slot.slot.name)
 
 
 def _move_the_rest(base: BaseModel) -> None:

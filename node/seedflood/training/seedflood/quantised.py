@@ -17,6 +17,7 @@ of what was folded.
 
 import importlib.util
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -58,44 +59,28 @@ def quantise(
     return make(weight_MN, device, device if place is None else place)
 
 
-class QuantisedMatrix(StoredMatrix):
-    """A matrix that is not written any more."""
+class EpochsBeside(StoredMatrix):
+    """A matrix that is not written any more: what epochs change is a product, `L R`, beside it."""
 
-    def __init__(self, weight_MN: Tensor, device: torch.device, place: torch.device) -> None:
-        super().__init__(weight_MN.shape, device, torch.float32)
+    def __init__(self, shape: torch.Size, device: torch.device) -> None:
+        super().__init__(shape, device, torch.float32)
         self._epochs: list[int] = []
         """Those that were folded, in the order of their columns."""
         self._left_MK = torch.zeros(self.shape[0], 0, device=device)
         self._right_KN = torch.zeros(0, self.shape[1], device=device)
-        self.place = place
-        parts = torch.split(weight_MN, self._rows_at_once)
-        some = [[one.to(place) for one in self._encode(rows_XN.to(device, torch.float32))] for rows_XN in parts]
-        self._code_MY, self._scale_MY = (torch.cat(part) for part in zip(*some, strict=True))
-
-    @property
-    def _rows_at_once(self) -> int:
-        return max(1, CHUNK_ELEMENTS // self.shape[1])
 
     @abstractmethod
-    def _encode(self, rows_XN: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes and scales of some rows, which are float32. Each row is encoded by itself."""
-
-    @abstractmethod
-    def _decode(self, code_XY: Tensor, scale_XY: Tensor) -> Tensor:
-        """Undoes `_encode`, (X, N) float32."""
-
-    def rows(self, index: Tensor | slice) -> Tensor:
+    def rows(self, index_X: Tensor) -> Tensor:
         """Rows of the base weight, (X, N) float32."""
-        there = index.to(self.place) if isinstance(index, Tensor) else index
-        code_XY, scale_XY = (one[there].to(self.device) for one in (self._code_MY, self._scale_MY))
-        return self._decode(code_XY, scale_XY)
+
+    @abstractmethod
+    def some_rows(self) -> Iterator[tuple[slice, Tensor]]:
+        """All rows of the base weight, some after the other, (X, N) float32."""
 
     def fold(self, epoch: int, basis: SlotBasis, a: Tensor) -> None:
-        assert basis.v_NR is not None
-        self.add(epoch, basis.left(a.to(self.device)), basis.v_NR.T)
-
-    def add(self, epoch: int, left_MR: Tensor, right_RN: Tensor) -> None:
         """Adds `L R` to what an epoch has changed; R is always the same in one epoch."""
+        assert basis.v_NR is not None
+        left_MR, right_RN = basis.left(a.to(self.device)), basis.v_NR.T
         rank = len(right_RN)
         if epoch not in self._epochs:
             self._epochs.append(epoch)
@@ -107,22 +92,6 @@ class QuantisedMatrix(StoredMatrix):
     def lookup(self, index_X: Tensor) -> Tensor:
         """Some rows as they are after all folded epochs."""
         return (self.rows(index_X) + self._left_MK[index_X] @ self._right_KN).to(self.dtype)
-
-    def packed(self, rows: slice) -> Tensor:
-        """All that there is of some rows, in bytes, for `unpacked`: codes, scales, and L."""
-        parts = [part_MY[rows] for part_MY in (self._code_MY, self._scale_MY, self._left_MK)]
-        return torch.cat([_as_bytes(part_XY) for part_XY in parts], dim=1)
-
-    def unpacked(self, packed_XY: Tensor) -> Tensor:
-        """Rows as they are after all folded epochs, also those of another matrix with the same epochs, (X, N)
-        float32."""
-        kinds = (self._code_MY, self._scale_MY, self._left_MK)
-        widths = [kind.shape[1] * kind.itemsize for kind in kinds]
-        sent = packed_XY.split_with_sizes(widths, dim=1)
-        code_XY, scale_XY, left_XK = (
-            part.contiguous().view(kind.dtype) for part, kind in zip(sent, kinds, strict=True)
-        )
-        return self._decode(code_XY, scale_XY).addmm_(left_XK, self._right_KN)
 
     def add_product(self, y_BX: Tensor, x_BY: Tensor, index: Tensor | slice, *, is_transposed: bool) -> Tensor:
         return y_BX.add_(self.outputs(x_BY, index) if is_transposed else self.inputs(x_BY))
@@ -141,27 +110,71 @@ class QuantisedMatrix(StoredMatrix):
 
     def times(self, x_BX: Tensor, *, is_transposed: bool) -> Tensor:
         """`x W^T` or `x W` of the base weight, without a gradient."""
-        step = self._rows_at_once
         y_BX = x_BX.new_zeros(len(x_BX), self.shape[0 if is_transposed else 1])
-        for start in range(0, self.shape[0], step):
-            part = slice(start, start + step)
-            rows_XN = self.rows(part).to(x_BX.dtype)
+        for some, rows_XN in self.some_rows():
+            rows_XN = rows_XN.to(x_BX.dtype)
             if is_transposed:
-                torch.matmul(x_BX, rows_XN.T, out=y_BX[:, part])
+                torch.matmul(x_BX, rows_XN.T, out=y_BX[:, some])
             else:
-                y_BX.addmm_(x_BX[:, part], rows_XN)
+                y_BX.addmm_(x_BX[:, some], rows_XN)
         return y_BX
 
 
-def _as_bytes(rows_XY: Tensor) -> Tensor:
-    return rows_XY.contiguous().view(torch.uint8)
+class QuantisedMatrix(EpochsBeside):
+    """Codes and scales of its rows."""
+
+    def __init__(self, weight_MN: Tensor, device: torch.device, place: torch.device) -> None:
+        super().__init__(weight_MN.shape, device)
+        self.place = place
+        parts = torch.split(weight_MN, self._rows_at_once)
+        some = [[one.to(place) for one in self._encode(rows_XN.to(device, torch.float32))] for rows_XN in parts]
+        self._code_MY, self._scale_MY = (torch.cat(part) for part in zip(*some, strict=True))
+
+    @property
+    def _rows_at_once(self) -> int:
+        return max(1, CHUNK_ELEMENTS // self.shape[1])
+
+    @abstractmethod
+    def _encode(self, rows_XN: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes and scales of some rows, which are float32. Each row is encoded by itself."""
+
+    @abstractmethod
+    def _decode(self, code_XY: Tensor, scale_XY: Tensor) -> Tensor:
+        """Undoes `_encode`, (X, N) float32."""
+
+    def rows(self, index_X: Tensor) -> Tensor:
+        return self._at(index_X.to(self.place))
+
+    def some_rows(self) -> Iterator[tuple[slice, Tensor]]:
+        for start in range(0, self.shape[0], self._rows_at_once):
+            some = slice(start, start + self._rows_at_once)
+            yield some, self._at(some)
+
+    def _at(self, index: Tensor | slice) -> Tensor:
+        return self._decode(self._code_MY[index].to(self.device), self._scale_MY[index].to(self.device))
+
+    def packed(self, rows: slice) -> Tensor:
+        """Codes and scales of some rows, (X, Y) bytes, for `unpacked`."""
+        parts = self._code_MY[rows], self._scale_MY[rows]
+        return torch.cat([part_XY.contiguous().view(torch.uint8) for part_XY in parts], dim=1)
+
+    def unpacked(self, packed_XY: Tensor) -> Tensor:
+        """The rows, also of another matrix of this width, (X, N) float32."""
+        kinds = self._code_MY, self._scale_MY
+        parts = packed_XY.split_with_sizes([kind.shape[1] * kind.itemsize for kind in kinds], dim=1)
+        # Copied: the scales may begin at any byte.
+        code_XY, scale_XY = (
+            part.clone(memory_format=torch.contiguous_format).view(kind.dtype)
+            for part, kind in zip(parts, kinds, strict=True)
+        )
+        return self._decode(code_XY, scale_XY)
 
 
 class _Product(torch.autograd.Function):
     """The gradient of one of the two products is the other one."""
 
     @staticmethod
-    def forward(ctx: Any, x_BX: Tensor, matrix: QuantisedMatrix, is_transposed: bool) -> Tensor:
+    def forward(ctx: Any, x_BX: Tensor, matrix: EpochsBeside, is_transposed: bool) -> Tensor:
         ctx.matrix, ctx.is_transposed = matrix, is_transposed
         return matrix.times(x_BX, is_transposed=is_transposed)
 
