@@ -143,9 +143,13 @@ RANK = "Rank"
 REFRESH = "Refresh period"
 TOPOLOGIES = "Topologies"
 UNEVEN = "Labels spread unevenly"
+UNBOUNDED = "Labels spread unevenly, and no bound on liars"
 EXCHANGES = "Steps between two exchanges"
 SLOW = "Links of which every fourth is slow"
 CLIENTS = "From 16 to 128 clients"
+
+UNBOUNDED_PART = Part(UNBOUNDED, ("coefficients",), tuple({"skew": k, OPTIONS: {"clip": "none"}} for k in (1.0, 0.1)))
+"""A host with unlike rows looks like a liar: a run of such hosts does without the bound."""
 
 OURS = ("seedflood", "coefficients")
 EVERY = tuple(METHODS)
@@ -180,6 +184,7 @@ DEFAULT = Plan(
         Part(REFRESH, ("seedflood",), _options("refresh_period", 1, 10, 50)),
         Part(TOPOLOGIES, COMPARED, ({}, *({"topology": one} for one in ("grid", "star", "complete")))),
         Part(UNEVEN, (*COMPARED, "coefficients"), ({}, {"skew": 1.0}, {"skew": 0.1})),
+        UNBOUNDED_PART,
         Part(EXCHANGES, PRE_TRAINERS, ({}, {"local_steps": 1}, {"local_steps": 10})),
         Part(SLOW, ("gasloc",), _options("slow_class", 3)),
         Part(CLIENTS, (*OURS, "dsgd"), ({}, *({"clients": one} for one in (32, 64, 128)))),
@@ -203,6 +208,7 @@ SHORT = replace(
     parts=(
         Part(BYTES, EVERY),
         Part(UNEVEN, (*COMPARED, "coefficients"), ({}, {"skew": 0.1})),
+        UNBOUNDED_PART,
     ),
     clients=8,
 )

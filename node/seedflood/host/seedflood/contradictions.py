@@ -13,7 +13,9 @@ from seedflood.protocol.origin import OriginId, fingerprint
 from seedflood.protocol.view import MemberView, View
 from seedflood.training.seedflood.reputation import FEWEST, Reputations
 
-CONTRADICTS = "a host contradicts the others: its updates do not count"
+CONTRADICTS = (
+    'a host contradicts the others: its updates do not count; honest hosts with unlike rows need clip = "none"'
+)
 COUNTS_AGAIN = "a host agrees with the others again: its updates count"
 
 
