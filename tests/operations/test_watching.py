@@ -7,7 +7,7 @@ import socket
 import pytest
 from forks import run_command
 
-from seedflood.cli.watching import describe_contradicting, describe_reach, describe_unaudited, peers_table
+from seedflood.cli.watching import _turn, describe_contradicting, describe_reach, describe_unaudited, peers_table
 from seedflood.errors import ExitCode, NotRunningError
 from seedflood.operations import client
 from seedflood.operations.client import node_at
@@ -139,6 +139,12 @@ async def test_a_trace_shows_the_way_through_running_nodes(pair):
         ("b", "kept", "a"),
     ]
     assert "in the window of step 3" in await command("trace", "a", 3, "--node", b.address)
+
+
+def test_the_origin_of_an_update_comes_first_whatever_its_clock_says():
+    kept, published = ({"had": {"event": event, "time": time}} for event, time in (("kept", "1"), ("published", "2")))
+    never = {"had": None}
+    assert sorted([never, kept, published], key=_turn) == [published, kept, never]
 
 
 async def test_a_trace_is_answered_from_the_files_of_dead_nodes_alone(pair):

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -226,7 +226,7 @@ def trace(
         nodes = [_find(peers, None)]
     traces = [one.ask("/api/trace", origin=origin, step=step) for one in nodes]
     traces += _trace_files(files or [], origin, step)
-    traces.sort(key=lambda one: (one["had"] is None, (one["had"] or {}).get("time", "")))
+    traces.sort(key=_turn)
     if as_json:
         first = traces[0]
         say(json.dumps({"origin": first["origin"], "name": first["name"], "step": step, "nodes": traces}))
@@ -244,6 +244,12 @@ def trace(
             Text(one["verdict"]),
         )
     table_console().print(table)
+
+
+def _turn(trace: Mapping[str, Any]) -> tuple[bool, bool, str]:
+    """By when nodes had the update. Their clocks may differ, but nobody had it before its origin."""
+    had = trace["had"] or {}
+    return not had, had.get("event") != "published", had.get("time", "")
 
 
 def events(
