@@ -298,13 +298,11 @@ def _too_large_for_device(settings: Settings, size: "ModelSize", host_free: int)
 def _on_device(settings: Settings, size: "ModelSize", dtype: str, usual: str) -> float:
     """How many bytes weights of this type take, with what epochs change beside those of few bits. usual: type of the
     device, in which these are computed with."""
-    import torch
-
     from seedflood.training.seedflood.offloaded import bytes_beside, copies_of
 
     weights: float = WEIGHT_BYTES[dtype] * size.parameters * copies_of(settings.run)
     kind = settings.node.model_copy(update={"dtype": dtype}).quantisation
-    return weights if kind is None else weights + bytes_beside(settings.run, kind, size.sides, getattr(torch, usual))
+    return weights if kind is None else weights + bytes_beside(settings.run, kind, size.sides, int(WEIGHT_BYTES[usual]))
 
 
 def _fitting_types(settings: Settings, size: "ModelSize", usual: str, room: float) -> Iterator[str]:

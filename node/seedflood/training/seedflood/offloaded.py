@@ -38,11 +38,11 @@ def copies_of(run: RunSettings) -> int:
     return 2 if run.objective.kl else 1
 
 
-def bytes_beside(run: RunSettings, kind: Quantisation | None, sides: int, dtype: torch.dtype) -> int:
+def bytes_beside(run: RunSettings, kind: Quantisation | None, sides: int, itemsize: int) -> int:
     """What the device needs beside the weights, with `sides` rows and columns of all matrices: bases, and what epochs
-    have changed where matrices have few bits."""
+    have changed where matrices have few bits. itemsize: of a number that is computed with."""
     table = run.seedflood
-    bases = BASES_KEPT * table.rank * (torch.float32.itemsize + dtype.itemsize)
+    bases = BASES_KEPT * table.rank * (torch.float32.itemsize + itemsize)
     folded = 0 if kind is None else torch.float32.itemsize * table.rank * -(-run.steps // table.refresh_period)
     return sides * (bases + folded)
 

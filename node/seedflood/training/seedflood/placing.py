@@ -82,7 +82,7 @@ def _needed(base: BaseModel, matrices: Sequence[LiveSlot], run: RunSettings, kin
             f"has room for {decimal(int(room))}: take a device with more memory, or a smaller model."
         )
     sides = sum(sum(slot.slot.shape) for slot in matrices)
-    return others + bytes_beside(run, kind, sides, base.dtype)
+    return others + bytes_beside(run, kind, sides, base.dtype.itemsize)
 
 
 def _stored(
