@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -17,17 +18,17 @@ from study.results import Results
 SIZE_INCHES = (7.5, 3.4)
 BYTES, SECONDS = "edge_bytes", "measure_seconds"
 
-INTRODUCTION = """\
-# A real model: {title}
+WIDTH = 110
 
-Written by `python -m benchmarks.real`; do not edit it. {swarm} Medians over run seeds,
-with the least and the most in parentheses, on test rows. *base* is the model before training, *rank-R*
-SeedFlood with the coefficients of the gradient, *two-sided* SeedFlood with differences of losses: {how}
-AdamW, LoRA (rank 8), DiLoCo and DSGD with LoRA are in one process, with as many rows in a step. Of each,
-three learning rates were tried with the first seed, and the best one was kept. AdamW and LoRA train one model
-with all rows, and send nothing. Weights are float32. Seconds are processor time of one host, without loading
-and evaluation; what was measured on a GPU has none.
-"""
+INTRODUCTION = (
+    "Written by `python -m benchmarks.real`; do not edit it. {swarm} Medians over run seeds, with the least and the "
+    "most in parentheses, on test rows. *base* is the model before training, *rank-R* SeedFlood with the coefficients "
+    "of the gradient, *two-sided* SeedFlood with differences of losses: {how} AdamW, LoRA (rank 8), DiLoCo and DSGD "
+    "with LoRA are in one process, with as many rows in a step. Of each, at most three learning rates were tried with the "
+    "first seed, and the best one was kept. AdamW and LoRA train one model with all rows, and send nothing. Weights "
+    "are float32. Seconds are processor time of one host, without loading and evaluation; what was measured on a GPU "
+    "has none."
+)
 
 
 class Words(NamedTuple):
@@ -41,14 +42,14 @@ class Words(NamedTuple):
 
 TWO_HOSTS = Words(
     "2 origins on one link.",
-    "real\ndaemons over loopback at their defaults, but for strict windows, with all bytes that they send.",
+    "real daemons over loopback at their defaults, but for strict windows, with all bytes that they send.",
     "bytes per origin, step and link",
     "bytes that an origin has sent over its link",
 )
 MORE_HOSTS = Words(
-    "{0.clients} origins on a\n{0.topology}, {0.batch_size} rows of each in a step.",
-    "the\ncode of the daemons at its defaults, all hosts in one process, no update late, with the bytes of the "
-    "signed\nupdates.",
+    "{0.clients} origins on a {0.topology}, {0.batch_size} rows of each in a step.",
+    "the code of the daemons at its defaults, all hosts in one process, no update late, with the bytes of the signed "
+    "updates.",
     "bytes per step over a link, one way",
     "bytes that went over a link, one way",
 )
@@ -105,7 +106,8 @@ def write_report(title: str, bases: Mapping[str, Cell], results: Results, path: 
     figures.mkdir(parents=True, exist_ok=True)
     some = next(iter(bases.values()))
     words = TWO_HOSTS if some.clients == 2 else MORE_HOSTS
-    text = INTRODUCTION.format(title=title, swarm=words.swarm.format(some), how=words.how)
+    introduction = INTRODUCTION.format(swarm=words.swarm.format(some), how=words.how)
+    text = f"# A real model: {title}\n\n{fill(introduction, WIDTH)}\n"
     axes = {BYTES: words.sent, SECONDS: COMPUTED}
     for name, base in bases.items():
         if lines := list(lines_of(base, results)):

@@ -151,5 +151,5 @@ def test_sixteen_hosts_take_turns_in_one_process(tmp_path, monkeypatch):
     command._measure_all(cells("rank-16", SIXTEEN, results), tmp_path, results, "cpu")
     write_report("Model", {"sst2": SIXTEEN}, results, tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "16 origins on a\nring, 4 rows of each in a step." in text
+    assert "16 origins on a ring, 4 rows of each in a step." in " ".join(text.split())
     assert "| bytes per step over a link, one way |" in text

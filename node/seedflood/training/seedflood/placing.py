@@ -5,8 +5,6 @@ is too large for it, the device takes what it has room for, and the other matric
 Ranks hold a part of each matrix (`sharded`).
 
 One matrix is put in place after the other, and frees what it had: there may not be memory for two models.
-
-Shapes: M rows and N columns of a matrix.
 """
 
 from collections.abc import Sequence
