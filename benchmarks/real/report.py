@@ -24,10 +24,10 @@ INTRODUCTION = (
     "Written by `python -m benchmarks.real`; do not edit it. {swarm} Medians over run seeds, with the least and the "
     "most in parentheses, on test rows. *base* is the model before training, *rank-R* SeedFlood with the coefficients "
     "of the gradient, *two-sided* SeedFlood with differences of losses: {how} AdamW, LoRA (rank 8), DiLoCo and DSGD "
-    "with LoRA are in one process, with as many rows in a step. Of each, at most three learning rates were tried with the "
-    "first seed, and the best one was kept. AdamW and LoRA train one model with all rows, and send nothing. Weights "
-    "are float32. Seconds are processor time of one host, without loading and evaluation; what was measured on a GPU "
-    "has none."
+    "with LoRA are in one process, with as many rows in a step. Of each, at most three learning rates were tried with "
+    "the first seed, and the best one was kept. AdamW and LoRA train one model with all rows, and send nothing. "
+    "Weights are float32. Seconds are processor time of one host, without loading and evaluation; what was measured "
+    "on a GPU has none."
 )
 
 
