@@ -284,7 +284,7 @@ def _adamw(bench: Bench, seed: int, rate: float, home: Path) -> tuple[Path, Size
             assert isinstance(objective, Reward)
             assert isinstance(batch, PromptBatch)
             keys = [derive_key("text", seed, origin, step, text) for text in range(PROMPTS * GROUP)]
-            written = objective.write(base.causal, batch, keys)
+            written = objective.teach(base.causal, batch, objective.answer(base.causal, batch.examples, keys))
             if written.batch is not None:
                 score = objective.measure(base.causal, written.batch)
                 torch.autograd.backward(score.minimised_sums[0] / (PROMPTS * GROUP * ORIGINS))

@@ -35,7 +35,7 @@ def test_a_process_is_a_rank_if_torchrun_has_started_it(monkeypatch, environment
     [
         ('mode = "gasloc"', {"mode": "gasloc", "task": "lm"}, {}),
         ('role = "relay"', {}, {"role": "relay"}),
-        ('task = "reward"', {"task": "reward", "estimate": "gradient", "score": "exact"}, {}),
+        ("kl = 0.1", {"task": "reward", "estimate": "gradient", "score": "exact", "kl": 0.1}, {}),
         ('task = "own"', {"task": "own"}, {}),
         ('device = "cuda:1"', {}, {"device": "cuda:1"}),
     ],
@@ -49,4 +49,5 @@ def test_what_several_processes_cannot_do_is_refused(asked, run, node):
 def test_several_processes_can_be_a_host():
     check_ranks(settings({"estimate": "gradient"}, device="cpu", micro_batch=1), TWO)
     check_ranks(settings({"window": "strict"}, audit=0.5), TWO)
+    check_ranks(settings({"task": "reward", "estimate": "gradient", "score": "exact", "ahead": 2}), TWO)
     check_ranks(settings({}, dtype="int8"), TWO)

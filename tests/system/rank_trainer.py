@@ -1,10 +1,12 @@
 """A trainer that is made again after its weights were damaged: the program of each process of a host.
 
-Rank 0 prints two digests: of what it has learned, and of the same after it was made again.
+Its arguments are settings of the run, as JSON. Rank 0 prints two digests: of what it has learned, and of the same after
+it was made again.
 """
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -15,14 +17,24 @@ from seedflood.protocol.seedflood.messages import ClosedEpoch
 from seedflood.training.ranks import Ranks, join_ranks
 from seedflood.training.seedflood.trainer import Trainer
 
-RUN = {"model": "embedded", "task": "embedded", "estimate": "gradient", "rank": 4, "refresh_period": 3, "clients": 1}
+RUN = {
+    "model": "embedded",
+    "task": "embedded",
+    "train_examples": 64,
+    "batch_size": 4,
+    "estimate": "gradient",
+    "rank": 4,
+    "refresh_period": 3,
+    "clients": 1,
+}
 STEPS = 8
 ORIGIN = (1 << 63) + 5
 
 
 def main() -> None:
-    run = RunSettings.of(steps=STEPS, batch_size=4, train_examples=64, **RUN)
-    node = NodeSettings(device="cpu", threads=1, state=Path(), shard="1/2", audit=1.0)
+    run = RunSettings.of(steps=STEPS, **RUN | json.loads(sys.argv[1]))
+    rows = {"data": "rows.jsonl"} if run.objective.task == "reward" else {}
+    node = NodeSettings(device="cpu", threads=1, state=Path(), shard="1/2", audit=1.0, **rows)
     ranks = join_ranks(find_rank(), node, lambda _fault: None)
     trainer = Trainer(run, node, ranks)
     damage_before_loading_again(trainer)
@@ -32,6 +44,8 @@ def main() -> None:
     for step in range(STEPS):
         (value,) = trainer.measure(ORIGIN, step, 1).probes
         updates.append(Update(ORIGIN, step, value))
+        if run.objective.ahead and step % 2 == 0:
+            assert trainer.write_ahead(ORIGIN, step)
         trainer.replica.apply(updates[-1:])
     closed = [ClosedEpoch(0, (), trainer.replica.sum_epoch(0))]
     learned = digest(trainer)

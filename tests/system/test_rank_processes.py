@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from forks import programs
 from processes import Host, Hosts
 
+from seedflood import embedded
 from seedflood.cluster.ports import reserve_ports
 from seedflood.errors import ExitCode, RankError
 from seedflood.host.places import KEY_FILE
@@ -22,6 +24,16 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 RUN = {"steps": 8, "refresh_period": 3, "batch_size": 8, "clients": 1, "train_examples": 64}
 NODE = {"device": "cpu", "http": "", "evaluate_every": 0, "evaluate_examples": 16}
+
+
+BY_REWARD = {"task": "reward", "max_new_tokens": 3, "group": 8, "batch_size": 5}
+
+
+def write_prompts(path: Path) -> None:
+    """Beginnings of reviews, after which the model writes "but" or "even" (though) about as often."""
+    texts = (row["text"].partition(" , ") for row in embedded.texts("train"))
+    prompts = islice((f"{head} ," for head, _, rest in texts if rest.startswith(("but", "even"))), 64)
+    path.write_text("".join(json.dumps({"prompt": prompt, "answer": "even"}) + "\n" for prompt in prompts))
 
 
 def make(hosts: Hosts, run: dict[str, Any], **node: Any) -> Host:
@@ -102,6 +114,22 @@ def test_two_processes_with_few_bits_end_near_what_one_ends_with(hosts: Hosts):
     other.close()
 
 
+def test_two_processes_learn_from_what_both_write(hosts: Hosts):
+    rows = hosts.folder / "rows.jsonl"
+    write_prompts(rows)
+    run = {**BY_REWARD, "max_new_tokens": 1, "steps": 16, "learning_rate": 0.1}
+    host = make(hosts, run, data=str(rows))
+    *expected, _ = outcome_of_one_process(host)
+    other = second(host)
+    start([host, other])
+    assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
+    *ended, _ = outcome(host)
+    assert ended[1:] == pytest.approx(expected[1:], abs=1e-3)
+    assert ended[2] < ended[1] - 0.1, "it lacks less of the reward"
+    assert other.events == []
+    other.close()
+
+
 @pytest.mark.gpu
 def test_two_gpus_end_near_what_one_ends_with(hosts: Hosts):
     import torch  # the other tests need none in this process
@@ -137,8 +165,12 @@ def test_a_host_of_which_a_process_dies_goes_on_from_its_journal(hosts: Hosts):
     other.close()
 
 
-def test_both_processes_leave_when_they_are_stopped(hosts: Hosts):
-    host = make(hosts, {"estimate": "gradient", "steps": 100_000})
+@pytest.mark.parametrize("is_by_reward", [False, True])
+def test_both_processes_leave_when_they_are_stopped(hosts: Hosts, is_by_reward: bool):
+    rows = hosts.folder / "rows.jsonl"
+    write_prompts(rows)
+    run, node = ({**BY_REWARD, "max_new_tokens": 32}, {"data": str(rows)}) if is_by_reward else ({}, {})
+    host = make(hosts, {"estimate": "gradient", "steps": 100_000, **run}, **node)
     other = second(host)
     start([host, other])
     host.wait_for("progress", step=2)
@@ -174,9 +206,12 @@ def test_torchrun_starts_a_host_again_of_which_a_process_died(hosts: Hosts):
     assert outcome(host) == expected
 
 
-def test_a_trainer_of_two_processes_is_made_again_as_that_of_one_is(tmp_path: Path):
-    """As when the memory of a host holds something else than its journal."""
-    program = [programs() / "python", Path(__file__).with_name("rank_trainer.py")]
+@pytest.mark.parametrize("ahead", [None, 0, 2])
+def test_a_trainer_of_two_processes_is_made_again_as_that_of_one_is(tmp_path: Path, ahead: int | None):
+    """As when the memory of a host holds something else than its journal. ahead: None: it learns from labels."""
+    run = {} if ahead is None else {**BY_REWARD, "ahead": ahead}
+    write_prompts(tmp_path / "rows.jsonl")
+    program = [programs() / "python", Path(__file__).with_name("rank_trainer.py"), json.dumps(run)]
 
     def begin(**environment: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(program, cwd=tmp_path, env=os.environ | environment, stdout=subprocess.PIPE, text=True)

@@ -35,7 +35,8 @@ def check_ranks(settings: Settings, place: RankPlace) -> None:
     refused = {
         f'mode = "{run.mode}"': run.mode != "seedflood",
         'role = "relay"': node.role == "relay",
-        f'task = "{run.objective.task}"': run.objective.task in ("reward", "own"),
+        f'task = "{run.objective.task}"': run.objective.task == "own",
+        f"kl = {run.objective.kl:g}": run.objective.kl > 0,
         f'device = "{node.device}"': node.device not in ("auto", "cpu"),
     }
     if asked := next((setting for setting, is_asked in refused.items() if is_asked), None):

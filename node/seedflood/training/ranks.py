@@ -38,6 +38,8 @@ from seedflood.errors import ConfigError, RankError
 from seedflood.training.devices import find_device
 from seedflood.training.loading import choose_device
 
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 Piece = TypeVar("Piece")
 
 BEAT_SECONDS = 2.0
@@ -66,6 +68,7 @@ class RoundKind(IntEnum):
     PART = auto()
     ROWS = auto()
     MEASURE = auto()
+    WRITE = auto()
     FOLD = auto()
     RELOAD = auto()
 
@@ -74,7 +77,8 @@ FACTS_OF = {
     RoundKind.NOTHING: 0,
     RoundKind.PART: 3,
     RoundKind.ROWS: 2,
-    RoundKind.MEASURE: 5,
+    RoundKind.MEASURE: 6,
+    RoundKind.WRITE: 4,
     RoundKind.FOLD: 1,
     RoundKind.RELOAD: 0,
 }
@@ -87,8 +91,9 @@ WhenOver = Callable[[RankError | None], None]
 
 class Request(NamedTuple):
     """What a rank wants. facts: of PART the matrix, the part, and whether it is of the master; of ROWS the matrix, and
-    how many rows; of MEASURE origin, step, epoch, number of the share of the rows, and count of
-    shares; of FOLD the epoch."""
+    how many rows; of MEASURE origin, step, epoch, number of the share of the rows, count of shares, and whether texts
+    that were written before are used; of WRITE origin, step, epoch, and the step that was measured last; of FOLD the
+    epoch."""
 
     kind: RoundKind
     facts: tuple[int, ...] = ()
@@ -126,6 +131,10 @@ class OneRank:
         """What `compute` gives for each piece, in their order, on all ranks: `width` numbers of float64 in host
         memory."""
         yield from map(compute, pieces)
+
+    def deal(self, items: Sequence[Item], make: Callable[[Sequence[Item]], Sequence[Made]]) -> Sequence[Made]:
+        """What `make` gives for each item, on all ranks. Each rank makes it of some of them. It can be pickled."""
+        return make(items)
 
     def order(self, kind: RoundKind, *facts: int, values: Tensor | None = None) -> None:
         """Rank 0 has the others do this. values: float32 in host memory, for `receive`."""
@@ -198,6 +207,15 @@ class Ranks(OneRank):
             own = compute(here[self.number]) if self.number < len(here) else torch.zeros(width, dtype=torch.float64)
             self._serve_the_rest()
             yield from self._all_gather(own)[: len(here)]
+
+    def deal(self, items: Sequence[Item], make: Callable[[Sequence[Item]], Sequence[Made]]) -> Sequence[Made]:
+        here = items[self.number :: self.count]
+        own = list(make(here)) if here else []
+        self._serve_the_rest()
+        parts: list[Any] = [None] * self.count
+        with _reaching():
+            dist.all_gather_object(parts, own, group=self._rounds)
+        return [parts[place % self.count][place // self.count] for place in range(len(items))]
 
     def _serve_the_rest(self) -> None:
         """Until no rank wants anything."""

@@ -59,10 +59,14 @@ def test_a_group_without_a_difference_has_no_advantage_at_all(reward, count):
     assert advantages_of([reward] * count) == [0.0] * count
 
 
+def written_by(objective, model, prompts, keys, **how):
+    return objective.teach(model, prompts, objective.answer(model, prompts.examples, keys), **how)
+
+
 def test_texts_of_groups_without_a_difference_are_left_out():
     turns = cycle([0.0, 1.0, 0.0])
     objective, model = objective_of(lambda prompt, text, columns: next(turns) * (columns["k"] != 1)), tiny_base().causal
-    written = objective.write(model, objective.collate(EXAMPLES, 0), range(12))
+    written = written_by(objective, model, objective.collate(EXAMPLES, 0), range(12))
     assert isinstance(written.batch, WrittenBatch)
     assert len(written.batch.lengths_B) == 2 * GROUP
     assert written.share == pytest.approx(2 / 3)
@@ -144,7 +148,7 @@ def test_the_best_and_the_worst_text_are_shown_and_neither_is_long():
     example = example_of((2, 3), "p" * 999)
     writer = Writer(lambda tokens: texts[tokens[0] % 2], (), 0, 16, 1, 1.0)
     objective = Reward(lambda prompt, text, columns: float(text == "b"), writer)
-    written = objective.write(tiny_base().causal, objective.collate([example], 0), range(16))
+    written = written_by(objective, tiny_base().causal, objective.collate([example], 0), range(16))
     assert written.best == f"…{'p' * SHOWN_MAX} → b (reward 1)"
     assert written.worst == f"…{'p' * SHOWN_MAX} → {'a' * SHOWN_MAX}… (reward 0)"
 
@@ -154,14 +158,14 @@ def test_the_entropy_of_texts_is_estimated_by_what_was_drawn():
     hidden_1D = model.hidden_states(torch.tensor([example.tokens]))[:, -1]
     share_V = torch.softmax(model.logits(hidden_1D)[0].to(torch.float64), 0)
     objective = Reward(lambda *_: 0.0, Writer(str, (), 0, 4096, 1, 1.0))
-    written = objective.write(model, objective.collate([example], 0), range(4096))
+    written = written_by(objective, model, objective.collate([example], 0), range(4096))
     assert written.entropy == pytest.approx(float(-(share_V * share_V.log()).sum()), abs=0.05)
 
 
 def test_each_origin_and_step_writes_texts_of_its_own(monkeypatch):
     replica, objective, seen = tiny_replica(estimate="gradient"), objective_of(has_small_first), []
-    write = objective.write
-    monkeypatch.setattr(objective, "write", lambda *one, **how: seen.append(one[2]) or write(*one, **how))
+    answer = objective.answer
+    monkeypatch.setattr(objective, "answer", lambda *one: seen.append(one[2]) or answer(*one))
     for place in ((1, 0), (1, 1), (2, 0), (1, 0)):
         prompts = objective.collate(EXAMPLES, 0)
         measure_rewarded(
@@ -182,7 +186,9 @@ def early_and_new():
     """The same texts as early ones and as new ones, and who wrote them."""
     replica, objective = tiny_replica("llama", estimate="gradient"), objective_of(has_small_first)
     prompts = objective.collate(EXAMPLES, 0)
-    early, new = (objective.write(replica.causal, prompts, range(12), is_early=one).batch for one in (True, False))
+    early, new = (
+        written_by(objective, replica.causal, prompts, range(12), is_early=one).batch for one in (True, False)
+    )
     assert type(early) is EarlyBatch
     assert type(new) is WrittenBatch
     return replica, objective, early, new
@@ -233,7 +239,7 @@ def test_each_token_pays_for_what_the_base_model_finds_of_it(is_early, temperatu
     replica, base = tiny_replica("llama", estimate="gradient"), tiny_base("llama").causal
     held, free = (objective_of(has_small_first, temperature, kl) for kl in (0.3, 0.0))
     prompts = held.collate(EXAMPLES, 0)
-    batch = held.write(replica.causal, prompts, range(12), is_early=is_early, base=base).batch
+    batch = written_by(held, replica.causal, prompts, range(12), is_early=is_early, base=base).batch
     torch.testing.assert_close(slope_of(replica, held, batch), slope_of(replica, free, batch))
     batch.base_BT[batch.is_trained_BT] -= torch.linspace(-1, 1, int(batch.is_trained_BT.sum()))
     ratio_N = torch.linspace(-1, 1, int(batch.is_trained_BT.sum()), dtype=torch.float64).exp()
@@ -255,7 +261,7 @@ def test_what_is_held_to_the_base_model_moves_towards_it():
     replica, base = tiny_replica("llama", estimate="gradient"), tiny_base("llama").causal
     held, free = (objective_of(has_small_first, kl=kl) for kl in (0.3, 0.0))
     replica._a_F += 0.05 * torch.randn(replica._a_F.shape, generator=torch.Generator().manual_seed(1))
-    batch = held.write(replica.causal, held.collate(EXAMPLES, 0), range(12), base=base).batch
+    batch = written_by(held, replica.causal, held.collate(EXAMPLES, 0), range(12), base=base).batch
     slope_F = (slope_of(replica, held, batch) - slope_of(replica, free, batch))[0]
 
     def divergence(a_F):

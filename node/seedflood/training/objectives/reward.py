@@ -164,19 +164,19 @@ class Reward(Objective):
         perplexity = math.exp(min(means.pop("nats"), PERPLEXITY_LOG_MAX))
         return {**means, "perplexity": perplexity}
 
-    def write(
+    def teach(
         self,
         model: CausalModel,
         batch: PromptBatch,
-        keys: Sequence[int],
+        answers: Sequence[Answer],
         *,
         is_early: bool = False,
         base: CausalModel | None = None,
     ) -> Written:
-        """A group of texts for each prompt, to learn from. keys: as for `answer`. is_early: another replica learns.
-        base: the model before training, for `kl`."""
+        """What is learned from a group of texts for each prompt. answers: by this model. is_early: another replica
+        learns. base: the model before training, for `kl`."""
         assert (base is not None) == (self.kl > 0), "texts are held to a base model, or to none"
-        answers, group = self.answer(model, batch.examples, keys), len(keys) // len(batch.examples)
+        group = len(answers) // len(batch.examples)
         rewards = [answer.reward for answer in answers]
         advantages = [one for k in range(0, len(rewards), group) for one in advantages_of(rewards[k : k + group])]
         kept = [k for k in range(len(rewards)) if any(advantages[k // group * group :][:group])]

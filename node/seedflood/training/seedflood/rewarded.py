@@ -7,13 +7,13 @@ own: a crash loses it, and nobody notices.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
 from seedflood.training.objectives.batches import Batch
-from seedflood.training.objectives.reward import PromptBatch, Reward, Written
+from seedflood.training.objectives.reward import Answer, PromptBatch, Reward, Written
 from seedflood.training.randomness import derive_key
 from seedflood.training.seedflood.gradient import Gradient
 from seedflood.training.seedflood.replica import Replica
@@ -33,15 +33,25 @@ class Texts(NamedTuple):
 
 
 def write_texts(replica: Replica, objective: Reward, prompts: Batch, place: tuple[int, int], rounds: int = 0) -> Texts:
-    """Writes and scores, by the replica as it stands. place: origin and step.
+    """Writes and scores, by the replica as it stands, each rank of the host after some of the prompts. place: origin
+    and step.
 
     The noise of each text follows from run seed, origin, step and its number, so nobody chooses its texts.
     """
     assert isinstance(prompts, PromptBatch), "the texts are written here"
     begun = time.perf_counter()
-    count = len(prompts.examples) * objective.writer.group
-    keys = [derive_key("text", replica.subspace.run_seed, *place, text) for text in range(count)]
-    written = objective.write(replica.causal, prompts, keys, is_early=rounds > 0, base=replica.reference)
+    examples, group, causal = prompts.examples, objective.writer.group, replica.causal
+
+    def answer(numbers: Sequence[int]) -> list[list[Answer]]:
+        """Of the prompts with these numbers, a group for each."""
+        texts = [number * group + text for number in numbers for text in range(group)]
+        keys = [derive_key("text", replica.subspace.run_seed, *place, text) for text in texts]
+        answers = objective.answer(causal, [examples[number] for number in numbers], keys)
+        return [answers[first : first + group] for first in range(0, len(answers), group)]
+
+    groups = replica.ranks.deal(range(len(examples)), answer)
+    answers = [answer for group in groups for answer in group]
+    written = objective.teach(causal, prompts, answers, is_early=rounds > 0, base=replica.reference)
     return Texts(written, rounds, replica.halvings, time.perf_counter() - begun)
 
 
@@ -54,18 +64,16 @@ def measure_rewarded(
     early: Texts | None = None,
 ) -> Gradient:
     """The slopes along all coordinates of 1 - mean reward of the texts of a step, which is sent as the loss. place:
-    origin and step. slopes_of: the slopes of what is minimised, as a mean over texts. early: what was written before;
-    not used if the run has gone back since.
+    origin and step. slopes_of: the slopes of what is minimised, as a mean over texts. early: what was written before.
 
     Without a difference within any group the slopes are zero, and nothing is computed for them.
     """
     replica.open_epoch(replica.epoch_of(place[1]))
-    if early is None or early.halvings != replica.halvings:
-        early = write_texts(replica, objective, prompts, place)
-    written = early.written
+    texts = early or write_texts(replica, objective, prompts, place)
+    written = texts.written
     batch, share = written.batch, written.share
     figures = {TEACHING_TEXTS: share, CLOSE_TEXTS: written.close, "nats_per_token": written.entropy}
-    if early.rounds:
-        figures["texts_rounds_old"] = early.rounds
+    if texts.rounds:
+        figures["texts_rounds_old"] = texts.rounds
     slope_F = torch.zeros(replica.subspace.size) if batch is None else slopes_of(batch).slope_F * share
     return Gradient(slope_F, 1 - written.reward, figures, {"best_text": written.best, "worst_text": written.worst})

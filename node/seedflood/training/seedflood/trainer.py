@@ -151,16 +151,26 @@ class Trainer:
     def write_ahead(self, origin: OriginId, after: int) -> bool:
         """Writes the texts of one step that has none yet, of the `ahead` steps behind `after`, which was measured last.
         False: there is no such step. All other texts are dropped."""
-        wanted = range(after + 1, min(after + 1 + self.run.objective.ahead, self.run.steps))
-        self._early = {step: texts for step, texts in self._early.items() if step in wanted}
+        wanted = self._drop_early(after)
         step = next((step for step in wanted if step not in self._early), None)
         if step is None:
             return False
+        self._order(RoundKind.WRITE, origin, step, after)
+        self._write_here(origin, step, after)
+        return True
+
+    def _write_here(self, origin: OriginId, step: int, after: int) -> None:
+        """Together with all other ranks."""
         objective = self.task.objective
         assert isinstance(objective, Reward), "only what is rewarded is written"
         batch = self.task.batch(origin, step)
         self._early[step] = write_texts(self.replica, objective, batch, (origin, step), step - after)
-        return True
+
+    def _drop_early(self, after: int) -> range:
+        """Drops the texts of all steps but those that may be written after this one, which are returned."""
+        wanted = range(after + 1, min(after + 1 + self.run.objective.ahead, self.run.steps))
+        self._early = {step: texts for step, texts in self._early.items() if step in wanted}
+        return wanted
 
     def measure_again(self, origin: OriginId, rows: Rows, step: int, count: int) -> Round:
         """Measures what another origin has measured, or will, on its rows: a share like ours of the rows that we
@@ -223,30 +233,42 @@ class Trainer:
         return measured
 
     def _measure_one(self, origin: OriginId, step: int) -> Measurement:
-        replica = self.replica
+        replica, shard = self.replica, self.task.shard
         replica.open_for(step)
+        early = self._early.get(step)
+        if early is not None and early.halvings != replica.halvings:
+            early = None  # the run has gone back since
+        self._order(RoundKind.MEASURE, origin, step, shard.index, shard.count, early is not None)
+        return self._measure_here(origin, step, early)
+
+    def _order(self, kind: RoundKind, origin: OriginId, step: int, *facts: int) -> None:
+        """The other ranks are to do this at the weights of ours."""
         if self.ranks.count > 1:
-            shard = self.task.shard
-            facts = (origin - ORIGIN_OFFSET, step, replica.epoch, shard.index, shard.count)
-            self.ranks.order(RoundKind.MEASURE, *facts, values=replica.increments)
-        return self._measure_here(origin, step)
+            replica = self.replica
+            self.ranks.order(kind, origin - ORIGIN_OFFSET, step, replica.epoch, *facts, values=replica.increments)
 
     def follow(self, ranks: Ranks) -> NoReturn:
         """On another rank than the first: does what rank 0 orders, until this is gone. Raises RankError then."""
         while True:
             kind, facts = ranks.next_order()
             if kind == RoundKind.MEASURE:
-                origin, step, epoch, *shard = facts
+                origin, step, epoch, *shard, is_early = facts
                 self.replica.compute_as(epoch, ranks.receive(self.replica.increments))
-                self._of_shard(Shard(*shard))._measure_here(origin + ORIGIN_OFFSET, step)
+                early = self._early[step] if is_early else None
+                self._of_shard(Shard(*shard))._measure_here(origin + ORIGIN_OFFSET, step, early)
+            elif kind == RoundKind.WRITE:
+                origin, step, epoch, after = facts
+                self.replica.compute_as(epoch, ranks.receive(self.replica.increments))
+                self._drop_early(after)
+                self._write_here(origin + ORIGIN_OFFSET, step, after)
             elif kind == RoundKind.FOLD:
                 (epoch,) = facts
                 self.replica.fold_increments(epoch, ranks.receive(self.replica.increments))
             elif kind == RoundKind.RELOAD:
                 self._load_again()
 
-    def _measure_here(self, origin: OriginId, step: int) -> Measurement:
-        """Together with all other ranks."""
+    def _measure_here(self, origin: OriginId, step: int, early: Texts | None) -> Measurement:
+        """Together with all other ranks. early: texts that were written before."""
         objective, batch = self.task.objective, self.task.batch(origin, step)
         if isinstance(self.compression, Pairs):
             return self.replica.measure(step, probe_seed(self.run.seed, origin, step), objective, batch)
@@ -257,7 +279,6 @@ class Trainer:
             is_checkpointed=self.node.saves_memory,
         )
         if isinstance(objective, Reward):
-            early = self._early.get(step)
             slopes = measure_rewarded(self.replica, objective, batch, (origin, step), slopes_of, early)
         else:
             slopes = slopes_of(batch)
