@@ -1,10 +1,12 @@
 """Text that a model writes on from a prompt, token after token, with a cache of keys and values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from transformers import GenerationConfig, TextStreamer
 
 from seedflood.errors import UsageError
@@ -99,14 +101,29 @@ def _continue(base: BaseModel, tokens: list[int], wish: Wish, show: Show) -> lis
         torch.manual_seed(wish.seed)
     tokens_1T = torch.tensor([tokens], device=base.device)
     ends = _ends(base, wish)
-    written_1T = base.model.generate(
-        input_ids=tokens_1T,
-        attention_mask=torch.ones_like(tokens_1T),
-        generation_config=_config(base, wish, room, ends),
-        streamer=_Streamer(base.tokenizer, show, ends),
-    )
+    with _placed(base):
+        written_1T = base.model.generate(
+            input_ids=tokens_1T,
+            attention_mask=torch.ones_like(tokens_1T),
+            generation_config=_config(base, wish, room, ends),
+            streamer=_Streamer(base.tokenizer, show, ends),
+        )
     written: list[int] = written_1T[0, len(tokens) :].tolist()
     return written
+
+
+@contextmanager
+def _placed(base: BaseModel) -> Iterator[None]:
+    """Within, the model has a parameter, by which transformers sees where the model is. Without weights of norms all of
+    its matrices may be stored in another way, and then it has none of its own."""
+    if next(base.model.parameters(), None) is not None:
+        yield
+        return
+    base.model.register_parameter("place", nn.Parameter(torch.empty(0, device=base.device), requires_grad=False))
+    try:
+        yield
+    finally:
+        del base.model.place
 
 
 class _Streamer(TextStreamer):

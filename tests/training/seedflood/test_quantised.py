@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 import torch
 from elsewhere import elsewhere
+from families import family_model
 from reference import (
     TEXTS,
     dense_slopes,
@@ -25,6 +26,7 @@ from reference import (
 from seedflood.config import NodeSettings
 from seedflood.errors import ModelError
 from seedflood.training import models
+from seedflood.training.generation import Wish, write_on
 from seedflood.training.models import prepare_model
 from seedflood.training.seedflood import quantised as quantised_module
 from seedflood.training.seedflood.quantised import Quantisation, check_quantisation, quantise
@@ -184,3 +186,12 @@ def test_without_its_package_nf4_is_refused_in_one_sentence(monkeypatch):
 def test_the_table_of_quantised_bases_has_every_kind():
     page = (Path(__file__).parents[3] / "docs" / "reference" / "models.md").read_text()
     assert tuple(re.findall(r"^\| `(\w+)` \| [\d.]+ \|", page, re.MULTILINE)) == get_args(Quantisation)
+
+
+def test_a_model_writes_on_if_nothing_of_it_is_a_parameter_any_more():
+    """OLMo's norms have no weights. transformers asks the parameters where a model is."""
+    base = prepare_model(family_model("OLMo"), tiny_tokenizer(), device="cpu", dtype="float32")
+    replica = Replica(base, tiny_settings(), quantize="int8")
+    assert not list(replica.model.parameters())
+    assert 1 <= len(write_on(base, "a film was good .", Wish(5), lambda _: None)) <= 5
+    assert not list(replica.model.parameters())
