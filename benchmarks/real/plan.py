@@ -65,7 +65,7 @@ YARDSTICKS: Mapping[str, Sequence[Mapping[str, Option]]] = {
     "lora": [{"rate": rate, "schedule": "cosine"} for rate in (3e-4, 1e-3, 3e-3)],
     "adamw": [{"rate": rate, "schedule": "cosine"} for rate in (3e-6, 1e-5, 3e-5)],
     "diloco": [{"rate": rate, "eta": 0.7, "gamma": 0.9} for rate in (3e-6, 1e-5, 3e-5)],
-    "dsgd-lora": [{"rate": rate, "schedule": "cosine"} for rate in (0.1, 0.3, 1.0)],
+    "dsgd-lora": [{"rate": rate, "schedule": "cosine"} for rate in (0.03, 0.1, 0.3)],
 }
 """The options that are tried, by method. DiLoCo's outer step is that of its paper."""
 
