@@ -50,7 +50,7 @@ def write_texts(replica: Replica, objective: Reward, prompts: Batch, place: tupl
         return [answers[first : first + group] for first in range(0, len(answers), group)]
 
     groups = replica.ranks.deal(range(len(examples)), answer)
-    answers = [answer for group in groups for answer in group]
+    answers = [one for written_after in groups for one in written_after]
     written = objective.teach(causal, prompts, answers, is_early=rounds > 0, base=replica.reference)
     return Texts(written, rounds, replica.halvings, time.perf_counter() - begun)
 
