@@ -24,25 +24,34 @@ AWAY = -1
 
 
 class _Part(NamedTuple):
-    """Rows of the matrix, and where ours of them are among those that we have."""
+    """Rows of the matrix. own: where ours of them are among those that we have, with what fills them up. count: how
+    many of ours are real. first: the place of our first row among the rows of the part."""
 
     rows: slice
     own: slice
+    count: int
+    first: int
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.stop - self.rows.start)
 
 
 class _Deal:
-    """How the rows of a matrix are dealt out. row_H: those that we have; the last ones may be there twice. place_M:
-    where each row is among ours."""
+    """How the rows of a matrix are dealt out. row_H: those that we have, filled up with others. place_M: where each row
+    is among ours."""
 
     def __init__(self, shape: torch.Size, ranks: Ranks) -> None:
         self.parts: list[_Part] = []
         dealt, held = [], 0
         for rows in parts_of(shape):
-            share = -(-(rows.stop - rows.start) // ranks.count)
-            first = rows.start + ranks.number * share
-            row_S = torch.arange(first, first + share)
+            size = rows.stop - rows.start
+            share = -(-size // ranks.count)
+            first = ranks.number * share
+            count = max(0, min(share, size - first))
+            row_S = torch.arange(rows.start + first, rows.start + first + share)
             dealt.append(torch.where(row_S < rows.stop, row_S, shape[0]))
-            self.parts.append(_Part(rows, slice(held, held + share)))
+            self.parts.append(_Part(rows, slice(held, held + share), count, first))
             held += share
         row_H = torch.cat(dealt)
         is_real_H = row_H < shape[0]
@@ -79,9 +88,9 @@ class ShardedMatrix(FetchedMatrix):
         return self._ranks.lookup(self._number, index_N)
 
     def fetched(self, *, is_master: bool = False) -> Iterator[tuple[slice, Tensor]]:
-        for part, (rows, _) in enumerate(self._deal.parts):
-            whole_XK = self._ranks.gather(self._number, part, is_master=is_master)
-            yield rows, whole_XK[: rows.stop - rows.start]
+        for number, part in enumerate(self._deal.parts):
+            whole_XK = self._ranks.gather(self._number, number, is_master=is_master)
+            yield part.rows, whole_XK[: part.size]
 
     # What is learned
 
@@ -91,7 +100,14 @@ class ShardedMatrix(FetchedMatrix):
         on_master = basis.to(master_HK.device)
         assert on_master.v_NR is not None
         left_MR = on_master.left(a.to(master_HK.device))
-        master_HK.addmm_(left_MR[self._deal.row_H.to(master_HK.device)], on_master.v_NR.T)
+        for part in self._deal.parts:
+            # A product of fewer rows may round otherwise. So its shape is that of the part, as in one process.
+            whole_XK = master_HK.new_zeros(part.size, self.shape[1])
+            ours = slice(part.first, part.first + part.count)
+            held = slice(part.own.start, part.own.start + part.count)
+            whole_XK[ours] = master_HK[held]
+            whole_XK.addmm_(left_MR[part.rows], on_master.v_NR.T)
+            master_HK[held] = whole_XK[ours]
         if master_HK is not self._own_HK:
             self._own_HK.copy_(master_HK)
 
@@ -116,6 +132,6 @@ class ShardedCodes(EpochsBeside):
         return self._ranks.lookup(self._number, index_X)
 
     def some_rows(self) -> Iterator[tuple[slice, Tensor]]:
-        for part, (rows, _) in enumerate(self._deal.parts):
-            packed_XY = self._ranks.gather(self._number, part)
-            yield rows, self._own.unpacked(packed_XY[: rows.stop - rows.start])
+        for number, part in enumerate(self._deal.parts):
+            packed_XY = self._ranks.gather(self._number, number)
+            yield part.rows, self._own.unpacked(packed_XY[: part.size])
