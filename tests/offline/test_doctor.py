@@ -23,6 +23,7 @@ from seedflood.protocol.swarm.roster import Entry, Roster
 from seedflood.roster_file import SignedRoster, write_roster
 from seedflood.storage.journal import Journal
 from seedflood.training import devices, models
+from seedflood.training.models import ModelSize
 from seedflood.training.seedflood import offloaded
 from seedflood.transport import certificates
 
@@ -289,6 +290,21 @@ def test_what_cannot_be_loaded_onto_the_gpu_at_once_needs_more_host_memory(exami
     code, _, texts = examine(node={"device": "cuda:1", "dtype": "bfloat16"})
     said = "loading takes 703.1 kB of host memory, and 585.9 kB are free: take a host with more, or "
     assert (code, texts["memory"]) == (ExitCode.CONFIG, said + "a smaller [run] model.")
+
+
+def test_experts_of_a_layer_that_do_not_fit_are_named(examine, small_gpu, monkeypatch):
+    size = ModelSize(PARAMETERS, sides=1000, experts=PARAMETERS // 4)
+    monkeypatch.setattr(models, "find_size", lambda _name: size)
+    layer = 2 * size.experts
+    small_gpu(layer - 1)
+    code, _, texts = examine(node={"device": "cuda:1", "dtype": "bfloat16"})
+    said = "the experts of one layer take 58.6 kB, and cuda:1 has room for 58.6 kB: take a device with more memory, or "
+    assert (code, texts["memory"]) == (ExitCode.CONFIG, said + "a smaller model.")
+    small_gpu(layer)
+    assert examine(node={"device": "cuda:1", "dtype": "bfloat16"})[1]["memory"] == "note"
+    for room, level in ((PARAMETERS + layer - 1, "note"), (PARAMETERS + layer, None)):  # as codes, and for a while
+        small_gpu(room)
+        assert examine(node={"device": "cuda:1", "dtype": "int8"})[1].get("memory") == level
 
 
 def test_what_epochs_change_beside_few_bits_takes_room_too(examine, small_gpu):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from forks import programs
 from processes import Host, Hosts
+from transformers import AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from seedflood import embedded
 from seedflood.cluster.ports import reserve_ports
@@ -34,6 +35,26 @@ def write_prompts(path: Path) -> None:
     texts = (row["text"].partition(" , ") for row in embedded.texts("train"))
     prompts = islice((f"{head} ," for head, _, rest in texts if rest.startswith(("but", "even"))), 64)
     path.write_text("".join(json.dumps({"prompt": prompt, "answer": "even"}) + "\n" for prompt in prompts))
+
+
+def write_mixture(folder: Path) -> Path:
+    """A random model of which a token uses two of four experts, with the words of the embedded model."""
+    tokenizer = AutoTokenizer.from_pretrained(embedded.MODEL_FOLDER)
+    config = Qwen3MoeConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        moe_intermediate_size=8,
+        num_experts=4,
+        num_experts_per_tok=2,
+        max_position_embeddings=64,
+    )
+    Qwen3MoeForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def make(hosts: Hosts, run: dict[str, Any], **node: Any) -> Host:
@@ -100,6 +121,16 @@ def test_two_processes_end_with_what_one_ends_with(hosts: Hosts, estimate: str):
     assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
     assert outcome(host) == expected
     assert other.events == []
+    other.close()
+
+
+def test_two_processes_share_the_experts_of_a_mixture(hosts: Hosts, tmp_path: Path):
+    host = make(hosts, {"estimate": "gradient", "model": str(write_mixture(tmp_path / "mixture"))})
+    expected = outcome_of_one_process(host)
+    other = second(host)
+    start([host, other])
+    assert [host.end(), other.end()] == [ExitCode.OK, ExitCode.OK]
+    assert outcome(host) == expected
     other.close()
 
 

@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+from families import MIXTURES, family_model
 from reference import tiny_base, tiny_model, tiny_replica, tiny_tokenizer
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
@@ -47,13 +48,21 @@ def test_tied_parameters_count_once(tied):
     assert tiny_base(tied=tied).parameters_count == count
 
 
+@pytest.mark.parametrize("family", MIXTURES)
+def test_the_experts_of_a_layer_are_counted_without_the_weights(family, tmp_path):
+    model = family_model(family)
+    model.config.save_pretrained(tmp_path)
+    experts = [one.numel() for name, one in model.named_parameters() if "layers.0." in name and one.dim() == 3]
+    assert find_size(str(tmp_path)).experts == sum(experts) > 0
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_parameters_are_counted_without_the_weights(tied, tmp_path):
     model = tiny_model("opt", tied=tied)
     model.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     sides = sum(sum(parameter.shape) for parameter in model.parameters() if parameter.dim() == 2)
-    assert find_size(str(tmp_path)) == (sum(parameter.numel() for parameter in model.parameters()), sides, False)
+    assert find_size(str(tmp_path)) == (sum(parameter.numel() for parameter in model.parameters()), sides, 0)
     (tmp_path / "config.json").write_text("{")
     assert find_size(str(tmp_path)) is None, "loading says what is wrong"
 

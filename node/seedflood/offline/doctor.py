@@ -261,8 +261,8 @@ def _too_large(settings: Settings, free: int) -> Check | None:
     if 4 * size.parameters > free:
         text = f"the weights take {decimal(4 * size.parameters)}, and {decimal(free)} of host memory are free"
         return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
-    is_known = settings.run.mode == "seedflood" and not size.is_mixture  # experts keep their type
-    if is_known and not is_held(settings.node.state):  # a node that runs has taken its part of the device
+    # A node that runs has taken its part of the device.
+    if settings.run.mode == "seedflood" and not is_held(settings.node.state):
         return _too_large_for_device(settings, size, free)
     return None
 
@@ -286,6 +286,10 @@ def _too_large_for_device(settings: Settings, size: "ModelSize", host_free: int)
         return Check("memory", "bad", f"{text}: take a host with more, or a smaller [run] model.", ExitCode.CONFIG)
     if taken <= room:
         return None
+    layer = WEIGHT_BYTES[usual if node.quantisation is not None else dtype] * size.experts
+    if layer > room:
+        text = f"the experts of one layer take {decimal(int(layer))}, and {device} has room for {decimal(int(room))}"
+        return Check("memory", "bad", f"{text}: take a device with more memory, or a smaller model.", ExitCode.CONFIG)
     text = f"the weights take {decimal(int(taken))} in {dtype}, and {device} has room for {decimal(int(room))}"
     remedies = [*_fitting_types(settings, size, usual, room), *_sharing(settings)]
     if settings.run.objective.kl:
@@ -296,13 +300,16 @@ def _too_large_for_device(settings: Settings, size: "ModelSize", host_free: int)
 
 
 def _on_device(settings: Settings, size: "ModelSize", dtype: str, usual: str) -> float:
-    """How many bytes weights of this type take, with what epochs change beside those of few bits. usual: type of the
-    device, in which these are computed with."""
+    """How many bytes weights of this type take. Those of few bits: with what epochs change beside them, and with the
+    experts of a layer as they are computed with. usual: type of the device, in which these are computed with."""
     from seedflood.training.seedflood.offloaded import bytes_beside, copies_of
 
     weights: float = WEIGHT_BYTES[dtype] * size.parameters * copies_of(settings.run)
     kind = settings.node.model_copy(update={"dtype": dtype}).quantisation
-    return weights if kind is None else weights + bytes_beside(settings.run, kind, size.sides, int(WEIGHT_BYTES[usual]))
+    if kind is None:
+        return weights
+    itemsize = int(WEIGHT_BYTES[usual])
+    return weights + bytes_beside(settings.run, kind, size.sides, itemsize) + itemsize * size.experts
 
 
 def _fitting_types(settings: Settings, size: "ModelSize", usual: str, room: float) -> Iterator[str]:

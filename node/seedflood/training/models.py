@@ -125,12 +125,12 @@ def load_model(
 
 
 class ModelSize(NamedTuple):
-    """parameters: how many numbers the distinct ones hold. sides: rows and columns of all matrices. is_mixture: of
-    experts, which keep their type."""
+    """parameters: how many numbers the distinct ones hold. sides: rows and columns of all matrices. experts: how many
+    numbers the experts of one layer hold, at most; 0 unless the model is a mixture."""
 
     parameters: int
     sides: int
-    is_mixture: bool
+    experts: int
 
 
 def find_size(name: str) -> ModelSize | None:
@@ -147,12 +147,27 @@ def find_size(name: str) -> ModelSize | None:
         return None
     parameters = list(model.parameters())
     sides = sum(sum(one.shape) for one in parameters if one.dim() == 2)
-    return ModelSize(sum(one.numel() for one in parameters), sides, is_mixture(model))
+    experts = [sum(one.numel() for one in tensors.values()) for _, _, tensors in expert_modules(model)]
+    return ModelSize(sum(one.numel() for one in parameters), sides, max(experts, default=0))
 
 
 def is_mixture(model: nn.Module) -> bool:
     """Has it experts, of which a token uses some?"""
     return getattr(getattr(model, "config", None), "num_experts_per_tok", None) is not None
+
+
+def expert_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module, dict[str, nn.Parameter]]]:
+    """The modules of a mixture that hold experts side by side: path, module, and its tensors of shape (E, X, Y), of E
+    experts, by their names in the module."""
+    if not is_mixture(model):
+        return
+    for path, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        tensors = {name: one for name, one in own.items() if one.dim() == 3}
+        has_parts = len(list(module.parameters())) > len(own)
+        # The kernels of a convolution have three dimensions, too. They are small.
+        if tensors and not has_parts and not isinstance(module, nn.modules.conv._ConvNd):
+            yield path, module, tensors
 
 
 def prepare_model(

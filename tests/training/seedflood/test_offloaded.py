@@ -3,20 +3,21 @@ are not there."""
 
 import copy
 import importlib.util
+import weakref
 from math import inf
 from types import SimpleNamespace
 
 import pytest
 import torch
 from elsewhere import elsewhere
-from families import family_model
+from families import MIXTURES, family_model
 from reference import LABELS, TEXTS, objective_of, some_updates, tiny_batch, tiny_model, tiny_settings, tiny_tokenizer
 
 from seedflood.config import NodeSettings
 from seedflood.errors import ModelError
 from seedflood.training import devices
 from seedflood.training.models import load_model, prepare_model
-from seedflood.training.seedflood import fetched, offloaded, placing, trainer
+from seedflood.training.seedflood import experts, fetched, offloaded, placing, trainer
 from seedflood.training.seedflood.layers import attach
 from seedflood.training.seedflood.offloaded import HOST, WEIGHTS_SHARE, OffloadedMatrix, room_for_weights
 from seedflood.training.seedflood.quantised import stored_bytes
@@ -135,14 +136,85 @@ def test_room_is_left_for_bases_and_for_folded_epochs(monkeypatch):
             vectors = sum(slot.parameter.nbytes for slot in slots if not slot.slot.is_matrix)
             sides = sum(sum(slot.slot.shape) for slot in matrices)
             folded = 0 if kind is None else 4 * 2 * 4  # four epochs, in float32
-            assert placing._needed(base, matrices, run, kind) == vectors + sides * (3 * 2 * 8 + folded)
+            assert placing._needed(base, slots, [], run, kind) == vectors + sides * (3 * 2 * 8 + folded)
 
 
-def test_experts_that_do_not_fit_are_refused_and_nothing_was_moved(monkeypatch):
+def mixture_of(family, dtype="float32", room=inf):
+    model = family_model(family)
+    model.set_experts_implementation("eager")  # the usual one has no operators of a GPU here
+    return prepare_model(model, tiny_tokenizer(), device=str(DEVICE), dtype=dtype, room=room)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", MIXTURES)
+def test_offloaded_experts_compute_and_export_what_others_do(monkeypatch, family, dtype):
+    batch = tiny_batch(labelled=False)
+    # An expert that all tokens share makes a sum of three slopes, and its order changes.
+    error = (1e-6 if dtype == "float32" else 0.02) if family == "Qwen2-MoE" else 0
+    with elsewhere():
+        whole = Replica(mixture_of(family, dtype), tiny_settings(refresh_period=3))
+        monkeypatch.setattr(placing, "room_for_weights", lambda _device: 0)
+        monkeypatch.setattr(placing, "_needed", lambda *_: 0)
+        part = Replica(mixture_of(family, dtype, 0), tiny_settings(refresh_period=3))
+        assert not any(one.dim() == 3 for one in part.model.parameters())
+        for one in (whole, part):
+            one.apply(some_updates(12, steps=6, scalar_max=1 << 20))
+            one.open_epoch(2)
+        assert part.measure(6, 3, TEXTS, batch) == whole.measure(6, 3, TEXTS, batch)
+        for how in ({}, {"micro_batch": 1, "is_checkpointed": True}):
+            expected, got = (one.measure_gradient(6, TEXTS, batch, **how) for one in (whole, part))
+            difference = float((got.slope_F - expected.slope_F).norm())
+            assert difference <= error * float(expected.slope_F.norm())
+        weights, exported = whole.weights(), part.weights()
+    assert exported.keys() == weights.keys()
+    assert all(torch.equal(exported[name], weight) for name, weight in weights.items())
+
+
+def test_the_experts_of_one_layer_are_there_at_a_time(monkeypatch):
+    fetch, alive, most = experts.ExpertTensor.fetch, [], 0
+
+    def watched(self):
+        nonlocal most
+        fetched_EXY = fetch(self)
+        alive.append(weakref.ref(fetched_EXY))
+        most = max(most, sum(one() is not None for one in alive))
+        return fetched_EXY
+
+    monkeypatch.setattr(experts.ExpertTensor, "fetch", watched)
+    monkeypatch.setattr(placing, "room_for_weights", lambda _device: 0)
+    monkeypatch.setattr(placing, "_needed", lambda *_: 0)
+    with elsewhere():
+        part = Replica(mixture_of("Qwen3-MoE", room=0), tiny_settings())
+        alive.clear()
+        most = 0
+        part.measure_gradient(0, TEXTS, tiny_batch(labelled=False))
+    layers, tensors, passes = 2, 2, 2
+    assert len(alive) == layers * tensors * passes
+    assert most == tensors
+    assert not any(one() is not None for one in alive)
+
+
+def test_masters_of_experts_go_unless_rounding_has_lost_something():
+    """They do not change. In most files weights have half precision, so nothing is lost."""
+    for is_lossless in (True, False):
+        model = family_model("Mixtral")
+        if is_lossless:
+            model.to(torch.bfloat16).to(torch.float32)
+        before = {name: one.detach().clone() for name, one in model.named_parameters()}
+        replica = Replica(prepare_model(model, tiny_tokenizer(), dtype="bfloat16"), tiny_settings())
+        kept = {name for name in replica.base.master if ".experts." in name}
+        assert len(kept) == (0 if is_lossless else 4)
+        exported = replica.weights()
+        assert all(torch.equal(exported[name], one) for name, one in before.items())
+
+
+def test_experts_of_a_layer_that_do_not_fit_are_refused_and_nothing_was_moved(monkeypatch):
     monkeypatch.setattr(placing, "room_for_weights", lambda _device: 1000)
     with elsewhere():
-        base = prepare_model(family_model("Mixtral"), tiny_tokenizer(), device=str(DEVICE), dtype="float32", room=1000)
-        with pytest.raises(ModelError, match=r"\(experts, above all\) takes .*, and cuda:1 has room for 1.0 kB"):
+        base = mixture_of("Mixtral", room=1000)
+        with pytest.raises(
+            ModelError, match=r"experts of one layer, above all\) takes .*, and cuda:1 has room for 1.0"
+        ):
             Replica(base, tiny_settings())
         assert {one.device for one in base.model.parameters()} == {HOST}
 

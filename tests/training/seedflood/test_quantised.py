@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 import torch
 from elsewhere import elsewhere
-from families import family_model
+from families import MIXTURES, family_model
 from reference import (
     TEXTS,
     dense_slopes,
@@ -44,7 +44,7 @@ FAMILIES = ("opt", "gpt2", "gemma3")
 
 
 def all_rows(matrix):
-    return torch.cat([rows_XN for _, rows_XN in matrix.some_rows()])
+    return torch.cat([rows_XN for _, rows_XN in matrix.base_rows()])
 
 
 def quantised(family, kind, updates=()):
@@ -129,6 +129,26 @@ def test_two_sided_estimates_are_near_those_of_whole_weights(kind, labelled):
     measured = [one.measure(0, 3, objective_of(batch), batch) for one in (tiny_replica("opt"), quantised("opt", kind))]
     assert measured[0].loss != measured[1].loss
     assert measured[0].loss == pytest.approx(measured[1].loss, abs=0.02 if kind == "int8" else 0.5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", MIXTURES)
+def test_experts_have_few_bits_too(family, kind):
+    base = prepare_model(family_model(family), tiny_tokenizer(), dtype="float32")
+    replica, plain = Replica(base, tiny_settings(), quantize=kind), family_model(family)
+    assert not any(one.dim() == 3 for one in replica.model.parameters())
+    stored = {slot.slot.name: all_rows(slot.stored) for slot in replica.slots if slot.stored is not None}
+    stored |= {tensor.name: tensor.fetch() for tensor in replica._experts}
+    with torch.no_grad():
+        for name, weight in stored.items():
+            parameter = plain.get_parameter(name)
+            assert 0 < float((weight - parameter).norm()) < 0.1 * float(parameter.norm())
+            parameter.copy_(weight)
+    plain.set_experts_implementation("eager")  # that of float64
+    batch = tiny_batch(labelled=False)
+    actual_F = replica.measure_gradient(0, TEXTS, batch).slope_F.to(torch.float64)
+    expected_F = dense_slopes(plain.to(torch.float64), replica.subspace, 0, batch)
+    assert float((actual_F - expected_F).norm()) < 1e-5 * float(expected_F.norm())
 
 
 @pytest.mark.parametrize("kind", KINDS)

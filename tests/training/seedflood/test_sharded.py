@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 from elsewhere import elsewhere
-from reference import objective_of, some_updates, tiny_batch, tiny_model, tiny_settings, tiny_tokenizer
+from families import MIXTURES, family_model
+from reference import TEXTS, objective_of, some_updates, tiny_batch, tiny_model, tiny_settings, tiny_tokenizer
 
 from seedflood.training.models import BaseModel, prepare_model
 from seedflood.training.ranks import ALONE, OneRank, Ranks
@@ -95,6 +96,29 @@ def test_ranks_compute_and_fold_with_few_bits_what_one_process_does(family, dtyp
         if slot.slot.is_matrix:
             rows = torch.arange(slot.slot.shape[0])
             assert torch.equal(own.stored.lookup(rows), slot.stored.lookup(rows))
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS])
+@pytest.mark.parametrize("family", MIXTURES)
+def test_ranks_share_the_experts_of_a_mixture(family, kind):
+    batch, ranks = tiny_batch(labelled=False), []
+    made = []
+    for one in (None, *(Neighbours(number, 3, ranks) for number in range(3))):
+        base = prepare_model(family_model(family), tiny_tokenizer(), dtype="bfloat16")
+        made.append(Replica(base, tiny_settings(refresh_period=3), quantize=kind, ranks=one or ALONE))
+    whole, *parts = made
+    for one in made:
+        one.apply(some_updates(12, steps=6, scalar_max=1 << 20))
+        one.open_epoch(2)
+    expected, got = (one.measure_gradient(6, TEXTS, batch) for one in (whole, parts[1]))
+    # See test_offloaded.py.
+    error = 0.03 if kind is not None or family == "Qwen2-MoE" else 0
+    assert float((got.slope_F - expected.slope_F).norm()) <= error * float(expected.slope_F.norm())
+    assert got.loss == pytest.approx(expected.loss, abs=error)
+    assert not any(one.dim() == 3 for one in parts[0].model.parameters())
+    if kind is None:
+        exported = parts[2].weights()
+        assert all(torch.equal(exported[name], weight) for name, weight in whole.weights().items())
 
 
 def test_ranks_with_few_bits_send_few_bytes():

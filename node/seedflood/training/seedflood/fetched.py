@@ -36,6 +36,9 @@ class FetchedMatrix(StoredMatrix):
         """Part after part, on the device. is_master: the float32 masters instead, if there are any, on whichever device
         they lie."""
 
+    def base_rows(self) -> Iterator[tuple[slice, Tensor]]:
+        return self.fetched()
+
     def whole(self) -> Tensor:
         """All rows, float32 in host memory: the masters, if there are any."""
         return torch.cat([part_XK.to("cpu", torch.float32) for _, part_XK in self.fetched(is_master=True)])

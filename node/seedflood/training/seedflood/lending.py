@@ -184,5 +184,5 @@ def copy_weights(weights: Mapping[str, Tensor], base: BaseModel) -> None:
     """Gives a base model these weights, float32 in host memory."""
     for name, parameter in distinct_parameters(base.model):
         parameter.copy_(weights[name])
-        if base.master is not None:
+        if base.master is not None and name in base.master:
             base.master[name].copy_(weights[name])

@@ -73,10 +73,6 @@ class EpochsBeside(StoredMatrix):
     def rows(self, index_X: Tensor) -> Tensor:
         """Rows of the base weight, (X, N) float32."""
 
-    @abstractmethod
-    def some_rows(self) -> Iterator[tuple[slice, Tensor]]:
-        """All rows of the base weight, some after the other, (X, N) float32."""
-
     def fold(self, epoch: int, basis: SlotBasis, a: Tensor) -> None:
         """Adds `L R` to what an epoch has changed; R is always the same in one epoch."""
         assert basis.v_NR is not None
@@ -111,7 +107,7 @@ class EpochsBeside(StoredMatrix):
     def times(self, x_BX: Tensor, *, is_transposed: bool) -> Tensor:
         """`x W^T` or `x W` of the base weight, without a gradient."""
         y_BX = x_BX.new_zeros(len(x_BX), self.shape[0 if is_transposed else 1])
-        for some, rows_XN in self.some_rows():
+        for some, rows_XN in self.base_rows():
             rows_XN = rows_XN.to(x_BX.dtype)
             if is_transposed:
                 torch.matmul(x_BX, rows_XN.T, out=y_BX[:, some])
@@ -145,7 +141,7 @@ class QuantisedMatrix(EpochsBeside):
     def rows(self, index_X: Tensor) -> Tensor:
         return self._at(index_X.to(self.place))
 
-    def some_rows(self) -> Iterator[tuple[slice, Tensor]]:
+    def base_rows(self) -> Iterator[tuple[slice, Tensor]]:
         for start in range(0, self.shape[0], self._rows_at_once):
             some = slice(start, start + self._rows_at_once)
             yield some, self._at(some)

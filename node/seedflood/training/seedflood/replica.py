@@ -27,7 +27,6 @@ import torch
 from torch import Tensor, nn
 
 from seedflood.config import RunSettings
-from seedflood.errors import ModelError
 from seedflood.protocol.seedflood.bundles import Update
 from seedflood.protocol.seedflood.epochs import CLOSING_ROUNDS
 from seedflood.training.causal import CausalModel
@@ -42,6 +41,7 @@ from seedflood.training.seedflood.coefficients import EpochCoefficients
 from seedflood.training.seedflood.compression import compression_of
 from seedflood.training.seedflood.control import Past, past_size
 from seedflood.training.seedflood.estimate import EPSILON, ESTIMATES, TWO_SIDED, Measurement, variant_losses
+from seedflood.training.seedflood.experts import find_experts
 from seedflood.training.seedflood.fetched import FetchedMatrix
 from seedflood.training.seedflood.gradient import Gradient, gradient
 from seedflood.training.seedflood.layers import LiveModel, attach
@@ -94,12 +94,12 @@ class Replica:
         norms = self._read_weights(settings.rank // 2) if has_gradients else []
         self.reward_rate = default_learning_rate(settings, shapes, by_reward=True)
         """What a loop of its own that learns by reward should take; the run cannot know it from its task."""
-        is_by_reward = run.objective.task == "reward"
-        self.default_rate = default_learning_rate(settings, shapes, norms, by_reward=is_by_reward)
+        self.default_rate = default_learning_rate(settings, shapes, norms, by_reward=run.objective.task == "reward")
         self.learning_rate = settings.learning_rate or self.default_rate
         self.untrained = base.parameters_count - sum(math.prod(shape) for shape in shapes)
         """How many numbers the parameters hold that are not trained: routers and experts of a mixture."""
-        self.offloaded_bytes = 0 if ranks.count > 1 else lay_down(base, self.slots, run, quantize)
+        self._experts = find_experts(base.model)
+        self.offloaded_bytes = 0 if ranks.count > 1 else lay_down(base, self.slots, self._experts, run, quantize)
         """Of weights for which the device has no room."""
         self.compression = compression_of(settings, self.subspace)
         self.epoch = 0
@@ -286,7 +286,13 @@ class Replica:
         }
         named = self.model.named_parameters(remove_duplicate=False)
         untrained = {name: others[id(parameter)] for name, parameter in named if name not in self._slot_of}
-        return {name: weights[index] for name, index in self._slot_of.items()} | untrained
+        trained = {name: weights[index] for name, index in self._slot_of.items()}
+        elsewhere = {
+            one.name: one.stored.whole().view(one.shape)
+            for one in self._experts
+            if isinstance(one.stored, FetchedMatrix)
+        }
+        return trained | untrained | elsewhere
 
     def weight(self, index: int) -> Tensor:
         """The weight of slot number `index` with the open epoch folded in: a float32 copy in host memory."""
@@ -425,10 +431,7 @@ class Replica:
         self._a_F.copy_(a_F)
 
     def _deal_out(self, ranks: Ranks, kind: Quantisation | None) -> None:
-        """Raises ModelError."""
-        if self.untrained:
-            raise ModelError("experts of a mixture are not divided over processes: start this host as one process.")
-        deal_out(self.base, self.slots, ranks, kind)
+        deal_out(self.base, self.slots, self._experts, ranks, kind)
         if self._a_F.device != self.base.device:
             self._a_F = self._a_F.to(self.base.device)
             self._bind()
@@ -442,7 +445,7 @@ class Replica:
         return [frobenius_norm(master) for master in compress(masters, is_dense)]
 
     def _master(self, name: str, parameter: Tensor) -> Tensor:
-        return parameter if self.base.master is None else self.base.master[name]
+        return parameter if self.base.master is None else self.base.master.get(name, parameter)
 
 
 def _slots_by_name(model: nn.Module, slots: Sequence[LiveSlot]) -> dict[str, int]:

@@ -131,7 +131,7 @@ class ShardedCodes(EpochsBeside):
     def rows(self, index_X: Tensor) -> Tensor:
         return self._ranks.lookup(self._number, index_X)
 
-    def some_rows(self) -> Iterator[tuple[slice, Tensor]]:
+    def base_rows(self) -> Iterator[tuple[slice, Tensor]]:
         for number, part in enumerate(self._deal.parts):
             packed_XY = self._ranks.gather(self._number, number)
             yield part.rows, self._own.unpacked(packed_XY[: part.size])

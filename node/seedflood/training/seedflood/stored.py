@@ -2,6 +2,7 @@
 
 import ctypes
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -28,6 +29,10 @@ class StoredMatrix(ABC):
 
     def __init__(self, shape: torch.Size, device: torch.device, dtype: torch.dtype) -> None:
         self.shape, self.device, self.dtype = shape, device, dtype
+
+    @abstractmethod
+    def base_rows(self) -> Iterator[tuple[slice, Tensor]]:
+        """All rows of the base weight on the device, some after the other, (N, K)."""
 
     @abstractmethod
     def add_product(self, y_BX: Tensor, x_BY: Tensor, index: Tensor | slice, *, is_transposed: bool) -> Tensor:
