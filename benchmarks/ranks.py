@@ -1,9 +1,10 @@
 """Memory of a host over two processes: what each of them holds of a model of 1.2 B parameters in float32, to what one
 process holds.
 
-Shapes are those of Llama 3.2 1B, weights are drawn, and so are all bases: singular vectors take minutes, and no memory.
-Figures are of resident memory without what the imports took: after loading, and the most during two gradients and the
-fold of an epoch. The ranks are on one machine, and load in turn.
+One model has the shapes of Llama 3.2 1B, the other is a mixture of 16 experts in each of 32 layers. Weights are drawn,
+and so are all bases: singular vectors take minutes, and no memory. Figures are of resident memory without what the
+imports took: after loading, and the most during two gradients and the fold of an epoch. The ranks are on one machine,
+and load in turn.
 """
 
 import gc
@@ -41,17 +42,44 @@ RUN = {
     "train_examples": 16,
     "steps": 8,
 }
+CONFIGURATIONS = {
+    "llama": transformers.LlamaConfig(
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=64,
+        vocab_size=128_256,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+    ),
+    "mixture": transformers.Qwen3MoeConfig(
+        hidden_size=1024,
+        moe_intermediate_size=768,
+        num_experts=16,
+        num_experts_per_tok=4,
+        num_hidden_layers=32,
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        vocab_size=32_000,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+    ),
+}
 
 
 def run() -> dict[str, Metric]:
-    with TemporaryDirectory(prefix="seedflood-ranks-") as home:
-        subprocess.run([sys.executable, "-m", "benchmarks.ranks", "make", home], check=True)
-        whole, parts = _host(home, 1)[0], _host(home, RANKS)
     metrics: dict[str, Metric] = {}
-    for name in whole:
-        metrics[f"ranks.{name}_megabytes_of_one"] = make_metric([whole[name]])
-        metrics[f"ranks.{name}_megabytes_of_each"] = make_metric([part[name] for part in parts])
-        metrics[f"ranks.{name}_memory"] = make_metric([max(part[name] for part in parts) / whole[name]], MEMORY_MAX)
+    for model in CONFIGURATIONS:
+        with TemporaryDirectory(prefix="seedflood-ranks-") as home:
+            subprocess.run([sys.executable, "-m", "benchmarks.ranks", "make", home, model], check=True)
+            whole, parts = _host(home, 1)[0], _host(home, RANKS)
+        for name in whole:
+            ratio = max(part[name] for part in parts) / whole[name]
+            metrics[f"ranks.{model}.{name}_megabytes_of_one"] = make_metric([whole[name]])
+            metrics[f"ranks.{model}.{name}_megabytes_of_each"] = make_metric([part[name] for part in parts])
+            metrics[f"ranks.{model}.{name}_memory"] = make_metric([ratio], MEMORY_MAX)
     return metrics
 
 
@@ -76,22 +104,11 @@ def _host(home: str, count: int) -> list[dict[str, float]]:
     return [json.loads(text.splitlines()[-1]) for text in said]
 
 
-def _make(home: Path) -> None:
+def _make(home: Path, model: str) -> None:
     """A folder of a model."""
     torch.manual_seed(1)
-    config = transformers.LlamaConfig(
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        head_dim=64,
-        vocab_size=128_256,
-        max_position_embeddings=512,
-        tie_word_embeddings=True,
-    )
-    model: Any = transformers.LlamaForCausalLM(config)
-    model.to(torch.bfloat16).save_pretrained(home)
+    made: Any = transformers.AutoModelForCausalLM.from_config(CONFIGURATIONS[model])  # type: ignore[no-untyped-call]
+    made.to(torch.bfloat16).save_pretrained(home)
     transformers.AutoTokenizer.from_pretrained(str(embedded.MODEL_FOLDER)).save_pretrained(home)
 
 
@@ -142,6 +159,6 @@ def _live(home: str, place: RankPlace) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "make":
-        _make(Path(sys.argv[2]))
+        _make(Path(sys.argv[2]), sys.argv[3])
     else:
         _live(sys.argv[2], find_rank())

@@ -1,11 +1,14 @@
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from families import MIXTURES, family_model
 from reference import tiny_base, tiny_model, tiny_replica, tiny_tokenizer
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from seedflood.config import RunSettings
 from seedflood.errors import ConfigError, DiskFullError, ModelError
@@ -40,6 +43,25 @@ def test_the_base_digest_tells_every_weight_name_and_shape():
     ]
     assert digest_weights(weights) not in {digest_weights(other) for other in others}
     assert digest_weights(dict(reversed(weights.items()))) == digest_weights(weights)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_mixture_that_was_loaded_takes_as_much_memory_as_its_weights(tmp_path):
+    """transformers puts experts of files together, and glibc used to keep what that takes."""
+    config = Qwen3MoeConfig(
+        vocab_size=64,
+        hidden_size=512,
+        moe_intermediate_size=512,
+        num_experts=16,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+    )
+    Qwen3MoeForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    program = [sys.executable, Path(__file__).with_name("memory_of_loading.py"), tmp_path]
+    loaded = subprocess.run(program, check=True, capture_output=True, text=True)
+    assert 1 <= float(loaded.stdout.splitlines()[-1]) < 1.3
 
 
 @pytest.mark.parametrize("tied", [True, False])

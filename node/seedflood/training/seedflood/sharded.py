@@ -24,13 +24,12 @@ AWAY = -1
 
 
 class _Part(NamedTuple):
-    """Rows of the matrix. own: where ours of them are among those that we have, with what fills them up. count: how
-    many of ours are real. first: the place of our first row among the rows of the part."""
+    """Rows of the matrix. own: where ours of them are among those that we have, with what fills them up. ours: where
+    ours are among the rows of the part."""
 
     rows: slice
     own: slice
-    count: int
-    first: int
+    ours: slice
 
     @property
     def size(self) -> int:
@@ -48,10 +47,10 @@ class _Deal:
             size = rows.stop - rows.start
             share = -(-size // ranks.count)
             first = ranks.number * share
-            count = max(0, min(share, size - first))
+            ours = slice(min(first, size), min(first + share, size))
             row_S = torch.arange(rows.start + first, rows.start + first + share)
             dealt.append(torch.where(row_S < rows.stop, row_S, shape[0]))
-            self.parts.append(_Part(rows, slice(held, held + share), count, first))
+            self.parts.append(_Part(rows, slice(held, held + share), ours))
             held += share
         row_H = torch.cat(dealt)
         is_real_H = row_H < shape[0]
@@ -103,11 +102,10 @@ class ShardedMatrix(FetchedMatrix):
         for part in self._deal.parts:
             # A product of fewer rows may round otherwise. So its shape is that of the part, as in one process.
             whole_XK = master_HK.new_zeros(part.size, self.shape[1])
-            ours = slice(part.first, part.first + part.count)
-            held = slice(part.own.start, part.own.start + part.count)
-            whole_XK[ours] = master_HK[held]
+            held = slice(part.own.start, part.own.start + part.ours.stop - part.ours.start)
+            whole_XK[part.ours] = master_HK[held]
             whole_XK.addmm_(left_MR[part.rows], on_master.v_NR.T)
-            master_HK[held] = whole_XK[ours]
+            master_HK[held] = whole_XK[part.ours]
         if master_HK is not self._own_HK:
             self._own_HK.copy_(master_HK)
 
