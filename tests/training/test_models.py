@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import MIXTURES, family_model
+from families import FAMILIES, MIXTURES, family_model
 from reference import tiny_base, tiny_model, tiny_replica, tiny_tokenizer
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
@@ -22,6 +22,7 @@ from seedflood.training.models import (
     with_tokens,
 )
 from seedflood.training.seedflood.adapter import make_adapter
+from seedflood.training.seedflood.lending import prepare_given
 
 
 def test_the_base_digest_does_not_depend_on_the_dtype_of_the_file_or_the_device():
@@ -43,6 +44,25 @@ def test_the_base_digest_tells_every_weight_name_and_shape():
     ]
     assert digest_weights(weights) not in {digest_weights(other) for other in others}
     assert digest_weights(dict(reversed(weights.items()))) == digest_weights(weights)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_in_half_precision_a_model_computes_as_transformers_loads_it(family, dtype, tmp_path):
+    """Rotary frequencies are not rounded, above all."""
+    family_model(family).save_pretrained(tmp_path)
+    expected = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=getattr(torch, dtype))
+    model = prepare_model(family_model(family), tiny_tokenizer(), dtype=dtype).model
+    given = prepare_given(AutoModelForCausalLM.from_pretrained(tmp_path, dtype=getattr(torch, dtype))).model
+    buffers = dict(expected.named_buffers())
+    for ours in (dict(model.named_buffers()), dict(given.named_buffers())):
+        assert {name: one.dtype for name, one in ours.items()} == {name: one.dtype for name, one in buffers.items()}
+        assert all(torch.equal(ours[name], one) for name, one in buffers.items())
+    tokens_BT = torch.arange(1, 25).unsqueeze(0)
+    logits = [one(input_ids=tokens_BT, use_cache=False).logits for one in (model, given, expected)]
+    assert torch.equal(logits[0], logits[2])
+    assert torch.equal(logits[1], logits[2])
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

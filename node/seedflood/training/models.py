@@ -1,5 +1,6 @@
 """Base models: loading them (offline first, no pickle), their digest, and export in Hugging Face format."""
 
+import copy
 import ctypes
 import hashlib
 import importlib.util
@@ -7,6 +8,7 @@ import json
 import logging
 import math
 import os
+import re
 import shutil
 import struct
 import threading
@@ -203,8 +205,57 @@ def prepare_model(
         master = {name: one.detach().to("cpu", torch.float32) for name, one in parameters}
     is_too_large = compute_dtype.itemsize * sum(one.numel() for _, one in parameters) > room
     place = torch.device("cpu") if is_too_large else target
-    model.to(device=place, dtype=compute_dtype)
+    _convert(model, place, compute_dtype)
     return BaseModel(model, tokenizer, digest, place, target, compute_dtype, master)
+
+
+def _convert(model: Any, device: torch.device, dtype: torch.dtype) -> None:
+    """Gives the tensors of a model the types that they have when transformers loads it in this one.
+
+    Some stay float32: the frequencies of rotary embeddings, above all. Rounded, they would misplace a token by the
+    more the further it is.
+    """
+    types = _types_of(model, dtype)
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers(remove_duplicate=False))}
+    others = {
+        name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point() and types[name] != dtype
+    }
+    del tensors  # else a second model would be there while the first one is converted
+    model.to(device=device, dtype=dtype)
+    for name, tensor in others.items():
+        path, _, attribute = name.rpartition(".")
+        module, converted = model.get_submodule(path), tensor.to(device=device, dtype=types[name])
+        if attribute in module._buffers:
+            module._buffers[attribute] = converted
+        else:
+            module._parameters[attribute].data = converted
+
+
+def _types_of(model: Any, dtype: torch.dtype) -> Mapping[str, torch.dtype]:
+    """The type of each tensor of the model if transformers loads it in this type, by name."""
+    types = dict.fromkeys((name for name, _ in model.named_parameters()), dtype)
+    made = _made_buffers(model, dtype)
+    for name, buffer in model.named_buffers(remove_duplicate=False):
+        types[name] = made.get(name, buffer.dtype)
+    exact: set[str] = set()
+    if dtype in (torch.float16, torch.bfloat16):
+        exact |= set(getattr(model, "_keep_in_fp32_modules_strict", None) or ())
+    if dtype == torch.float16:
+        exact |= set(getattr(model, "_keep_in_fp32_modules", None) or ())
+    for pattern in exact:
+        of_pattern = re.compile(pattern.replace("*", ".*"))
+        types |= dict.fromkeys(filter(of_pattern.search, types), torch.float32)
+    return types
+
+
+def _made_buffers(model: Any, dtype: torch.dtype) -> Mapping[str, torch.dtype]:
+    """The types of the buffers if transformers makes such a model in this type, by name. Empty if it cannot."""
+    try:
+        with _one_at_a_time, torch.device("meta"):
+            twin = type(model)._from_config(copy.deepcopy(model.config), dtype=dtype)
+    except Exception:  # a model of a script may raise anything
+        return {}
+    return {name: one.dtype for name, one in twin.named_buffers(remove_duplicate=False)}
 
 
 def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
