@@ -113,7 +113,7 @@ def test_a_host_that_is_not_on_the_roster_is_told_how_to_get_there(examine, tmp_
     assert "copy the key" in texts.get("key", str(texts))
     key = Identity.load_or_create(tmp_path / "seedflood-state" / "identity.pem").public_key.hex()
     code, levels, texts = examine(closed, {"roster": "roster.json"})
-    assert (code, levels["key"], levels["rows"]) == (ExitCode.CONFIG, "bad", "ok")
+    assert (code, levels["key"], levels["rows"]) == (ExitCode.CONFIG, "bad", "note")
     assert f"seedflood roster add FILE NAME {key}" in texts["key"]
 
 
@@ -170,6 +170,17 @@ def test_a_peer_that_takes_connections_and_does_not_finish_a_handshake_is_told(
         ended, levels, texts = examine(text=f'[[peers]]\naddress = "{address}"\n')
     assert (ended, levels["peer"]) == (code, level)
     assert words in texts["peer"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "level", "said"), [(2, "ok", None), (120, "ok", "3 times"), (122, "note", "3.05 times")]
+)
+def test_it_says_how_often_a_run_measures_the_rows(examine, steps, level, said):
+    _, levels, texts = examine({"steps": steps, "batch_size": 16, "train_examples": 640, "clients": 2})
+    assert levels["rows"] == level
+    assert ("each of them" in texts["rows"]) == (said is not None)
+    assert said is None or f"measures each of them {said}" in texts["rows"]
+    assert ("take fewer steps" in texts["rows"]) == (level == "note")
 
 
 def test_rows_that_cannot_be_used_are_told(examine, tmp_path):

@@ -54,6 +54,9 @@ BUNDLE_BYTES = 110
 WEIGHT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "nf4": 0.5625}
 """Of a number on the device, by [node] dtype; nf4 with a scale for 64 numbers."""
 
+ROW_PASSES_MAX = 3
+"""More passes over 1,024 sentences had a model get too sure of them (benchmarks/notes/2026-12.md, SST-2)."""
+
 HALF_LOADING_BYTES = 6
 """Of a number in host memory, while a model in half precision is there: its float32 masters, too."""
 
@@ -79,6 +82,8 @@ class _Step(NamedTuple):
     model_bytes: int
     base_digest: bytes
     rows: str
+    row_passes: float
+    """How often the run measures each row of this host; 0 if that is not counted."""
     device: str
     export_fault: SeedfloodError | None
     """What the model could not be exported for."""
@@ -225,7 +230,7 @@ def _step(settings: Settings) -> Iterator[Check]:
             "rows" if isinstance(error, DataError) else "model" if isinstance(error, ModelError) else "step", error
         )
         return
-    yield Check("rows", "ok", step.rows)
+    yield _rows(settings, step)
     yield from _journal(settings, step.base_digest)
     yield Check("device", "ok", step.device)
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -346,7 +351,8 @@ def _measure(settings: Settings) -> _Step:
         sent = count * ENCODING_BYTES[run.gasloc.encoding] / steps
         device = describe(loaded.base.device, "bfloat16" if loaded.worker.settings.is_bfloat16 else "float32")
         fault = _export_fault(loaded, node.export)
-        return _Step(seconds, sent, 4 * count, loaded.base.digest, f"{loaded.task.facts['rows']} rows", device, fault)
+        text = f"{loaded.task.facts['rows']} rows"
+        return _Step(seconds, sent, 4 * count, loaded.base.digest, text, 0.0, device, fault)
     trainer, steps = Trainer(run, node), run.seedflood.local_steps
     for _ in range(2):
         measured = trainer.measure(0, 0, steps)
@@ -356,7 +362,21 @@ def _measure(settings: Settings) -> _Step:
     text = "; ".join([f"task {rows['task']}: {counts}", *rows["remarks"]])
     sent = (measured_bytes + BUNDLE_BYTES) / steps
     device, fault = describe(trainer.replica.base.device, trainer.dtype), _export_fault(trainer, node.export)
-    return _Step(measured.seconds / steps, sent, 4 * trainer.parameters[0], trainer.base_digest, text, device, fault)
+    turns = run.seedflood.turn_rounds(run.clients)
+    passes = run.steps / turns * run.batch_size / rows["rows_here"]
+    model_bytes = 4 * trainer.parameters[0]
+    return _Step(measured.seconds / steps, sent, model_bytes, trainer.base_digest, text, passes, device, fault)
+
+
+def _rows(settings: Settings, step: _Step) -> Check:
+    passes = step.row_passes
+    if passes < 1 or settings.run.objective.task == "reward":  # a model writes other texts each time
+        return Check("rows", "ok", step.rows)
+    sentence = f"{step.rows}; the run measures each of them {passes:.3g} times"
+    if passes <= ROW_PASSES_MAX:
+        return Check("rows", "ok", sentence)
+    advice = "the loss on other rows may rise after some passes: watch the evaluations, or take fewer steps"
+    return Check("rows", "note", f"{sentence}: {advice}.")
 
 
 def _export_fault(trainer: "Learner", export: Path | None) -> SeedfloodError | None:
