@@ -1,9 +1,11 @@
-"""Votes and certificates: when may the sum of an epoch take the place of its bundles, and who believes it?
+"""Votes and certificates: when may the sum of an epoch take the place of its bundles, and which hosts believe it?
 
-A host signs one *vote* on an epoch that is over, and it is on its disk before anyone receives it. Enough equal votes
-are a *certificate*, which travels with the sum and is final. In closed runs with bounded windows two thirds of the
-roster are enough: there is one certificate at most, even if fewer than a third of the hosts vote on both sides of a
-split. Else everyone who takes part has to vote.
+A host signs one *vote* on an epoch that is over. The vote is on its disk before any other host receives it. Enough
+equal votes are a *certificate*, which travels with the sum and is final. There are two rules for "enough":
+
+- Closed runs with bounded windows: two thirds of the roster (`Certificates.is_by_quorum`). An epoch then gets one
+  certificate at most, even if fewer than a third of the hosts vote on both sides of a split.
+- All other runs: every host that takes part has voted, and more than half of them for this sum.
 
 Why rosters are counted so, and what a split leaves: docs/explanation/consensus.md.
 """
@@ -20,18 +22,20 @@ from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.swarm.messages import Member
 
 RETURN_ROUNDS = 4096
-"""How many rounds after its last step an origin that left may return and still find all bundles that it lacks. So long
-its vote is awaited: else two sides that each believe that the other has left would go apart."""
+"""An origin that left may return within so many rounds after its last step, and still find all bundles that it lacks.
+The others await its vote for as long. Otherwise a run could fall apart: each of two sides would believe that the other
+has left."""
 
 EPOCHS_SENT_MAX = 64
-"""Of how many epochs without a certificate, the earliest ones, votes are looked at and sent at once."""
+"""Of the epochs without a certificate, a host looks at the votes on so many at once, the earliest ones, and sends
+them."""
 
 CERTIFIED_EPOCHS_SENT = 16
-"""Of how many epochs with a certificate, the latest ones, votes are kept and sent; and of those that show rosters to be
-over, since who does not know that would want more votes on later ones."""
+"""Of the epochs with a certificate, a host keeps and sends the votes on so many, the latest ones. It also keeps those
+that show rosters to be over: a host that does not know that would want more votes on later epochs."""
 
 DOUBLES_MAX = 64
-"""Of so many hosts two votes on one epoch are kept."""
+"""A host keeps two contradicting votes of so many hosts."""
 
 
 def liars_max(hosts: int) -> int:
@@ -51,28 +55,31 @@ def blocking(hosts: int) -> int:
 
 
 class Certificates:
-    """doubles: by host, two of its votes that contradict each other."""
+    """The votes that this host knows, and the certificates that follow from them."""
 
     def __init__(self, rules: Rules, access: AccessList, membership: Membership, origin: OriginId) -> None:
         self.doubles: dict[OriginId, tuple[Vote, Vote]] = {}
+        """By host: two of its votes that contradict each other."""
         self._rules = rules
         self._access = access
         self._membership = membership
         self._origin = origin
         self._votes: dict[int, dict[OriginId, Vote]] = {}
-        """By epoch: the first vote of each host. Not of epochs whose certificate is long known, but for those
-        that show a roster to be over."""
+        """By epoch: the first vote of each host. `forget` drops epochs whose certificate is long known, but keeps
+        those that show a roster to be over."""
         self._certified: dict[int, EpochDigest] = {}
+        """By epoch with a certificate: what it attests. None is ever forgotten."""
         self._reached = 0
         """The step behind the last epoch on which we voted."""
         self._lagging: dict[int, OriginId] = {}
-        """By epoch without a certificate: one whose vote it waits for, where all have to vote."""
+        """By epoch without a certificate: one host whose vote it waits for, if all have to vote."""
         self._floors: dict[int, int] = {}
-        """By epoch with a certificate: the least serial in it, if it is greater than in those of all earlier ones."""
+        """By epoch with a certificate: the least serial in it, if it is greater than in those of all earlier ones. All
+        rosters before this serial are over: they do not count for later epochs."""
 
     @property
     def is_by_quorum(self) -> bool:
-        """Are two thirds of the roster enough? Else everyone who takes part has to vote."""
+        """Are two thirds of the roster enough? Otherwise every host that takes part has to vote."""
         return self._access.is_closed and self._rules.window != "strict"
 
     @property
@@ -81,7 +88,7 @@ class Certificates:
         return bool(self._votes)
 
     def ours(self) -> list[Vote]:
-        """Our votes on epochs that matter yet."""
+        """Our votes on epochs that still matter."""
         return [votes[self._origin] for votes in self._votes.values() if self._origin in votes]
 
     def ours_on(self, epoch: int) -> Vote | None:
@@ -89,62 +96,85 @@ class Certificates:
 
     def is_news(self, vote: Vote) -> bool:
         """Should it be verified? A second vote of its host on the epoch is news once."""
-        if not 0 <= vote.epoch < self._rules.steps // self._rules.refresh_period:
+        epochs = self._rules.steps // self._rules.refresh_period
+        if not 0 <= vote.epoch < epochs:
             return False
-        if vote.epoch in self._certified and vote.epoch not in self._votes:
+        is_forgotten = vote.epoch in self._certified and vote.epoch not in self._votes
+        if is_forgotten:
             return False
         known = self._on(vote.epoch).get(vote.origin)
         if known is None:
             return True
-        return known.digests != vote.digests and vote.origin not in self.doubles and len(self.doubles) < DOUBLES_MAX
+        if known.digests == vote.digests or vote.origin in self.doubles:
+            return False
+        return len(self.doubles) < DOUBLES_MAX
 
     def take(self, vote: Vote) -> bool:
-        """Keeps a vote that was verified. False: its host has voted otherwise before, and both votes are kept."""
-        known = self._votes.setdefault(vote.epoch, {}).setdefault(vote.origin, vote)
+        """Keeps a vote that was verified. False: its host has voted for something else before, and both votes are
+        kept."""
+        votes = self._votes.setdefault(vote.epoch, {})
+        known = votes.setdefault(vote.origin, vote)
         if known.digests != vote.digests:
             self.doubles[vote.origin] = known, vote
-        elif vote.origin == self._origin:
-            self._reached = max(self._reached, (vote.epoch + 1) * self._rules.refresh_period)
-        return known.digests == vote.digests
+            return False
+        if vote.origin == self._origin:
+            end = (vote.epoch + 1) * self._rules.refresh_period
+            self._reached = max(self._reached, end)
+        return True
 
     def serial_for(self, epoch: int) -> int | None:
-        """By which roster we vote on an epoch: by ours, but by none that is newer than those of our votes on later
-        epochs. None: it is too late for a vote, since we do not know all of these any more."""
-        ours, roster = {vote.epoch: vote.serial for vote in self.ours()}, self._access.roster
-        recent = min(ours.keys() - self._floors.keys(), default=epoch)  # others before it may be forgotten
+        """The serial of the roster by which we vote on an epoch: of the newest one that changed who may train, but no
+        greater than in our votes on later epochs. 0 if no quorum of a roster is needed. None: it is too late for a
+        vote, because we no longer know all of these."""
+        roster = self._access.roster
         if not self.is_by_quorum or roster is None:
             return 0
-        later = [serial for one, serial in ours.items() if one > epoch]
-        return None if later and epoch < recent else min([roster.changed_at, *later])
+        ours = {vote.epoch: vote.serial for vote in self.ours()}
+        # We may have forgotten our votes on epochs before this one, and must not vote twice. Those in `_floors` stay
+        # longer than others, so they do not show that all later ones are still here.
+        recent = min(ours.keys() - self._floors.keys(), default=epoch)
+        later = [serial for voted, serial in ours.items() if voted > epoch]
+        if later and epoch < recent:
+            return None
+        return min([roster.changed_at, *later])
 
     def is_voted_on(self, epoch: int) -> bool:
-        """Has anyone voted on it, as far as is known here?"""
+        """Has anyone voted on it, as far as we know?"""
         return epoch in self._votes or epoch in self._certified
 
     def votes_on(self, epoch: int) -> list[Vote]:
         return list(self._on(epoch).values())
 
     def to_send(self) -> list[Vote]:
-        """What others need to know as much as we do."""
-        of_epochs = chain(sorted(self._certified.keys() & self._votes.keys()), self._uncertified())
-        votes = [vote for epoch in of_epochs for vote in self._votes[epoch].values()]
-        return votes + [second for _, second in self.doubles.values()]
+        """All votes that others need to know as much as we do."""
+        votes: list[Vote] = []
+        certified = sorted(self._certified.keys() & self._votes.keys())
+        for epoch in chain(certified, self._uncertified()):
+            votes += self._votes[epoch].values()
+        votes += [second for _, second in self.doubles.values()]
+        return votes
 
     def waiting(self) -> list[int]:
-        """The epochs on which we voted, that have no certificate, and may get one yet."""
-        open_epochs = (vote.epoch for vote in self.ours() if vote.epoch not in self._certified)
-        return [epoch for epoch in open_epochs if self.shortfall(epoch)[1]]
+        """The epochs on which we voted, that have no certificate, and may still get one."""
+        epochs = []
+        for vote in self.ours():
+            if vote.epoch in self._certified:
+                continue
+            _, awaited = self.shortfall(vote.epoch)
+            if awaited:
+                epochs.append(vote.epoch)
+        return epochs
 
     def of(self, epoch: int) -> EpochDigest | None:
         """What the certificate of an epoch attests, if there is one."""
         return self._certified.get(epoch)
 
     def votes_for(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
-        """Who has voted for this sum."""
+        """The votes for this sum."""
         return tuple(vote for vote in self._on(epoch).values() if vote.digests == digests)
 
     def certificate(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
-        """Of the votes for this sum no more than it takes, where a quorum is enough."""
+        """The votes for this sum. Where a quorum is enough: no more of them than it takes."""
         return self.fewest(epoch, self.undoubted(epoch, digests))
 
     def undoubted(self, epoch: int, digests: EpochDigest) -> tuple[Vote, ...]:
@@ -152,49 +182,65 @@ class Certificates:
         return tuple(vote for vote in self.votes_for(epoch, digests) if vote.origin not in self.doubles)
 
     def fewest(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
-        """Of equal votes no more than it takes, where a quorum is enough."""
+        """These equal votes. Where a quorum is enough, and they are one: no more of them than it takes."""
         votes = tuple(votes)
-        return (self.is_by_quorum and self._enough(epoch, votes)) or votes
+        if not self.is_by_quorum:
+            return votes
+        return self._enough(epoch, votes) or votes
 
     def against(self, epoch: int, digests: EpochDigest) -> list[OriginId]:
-        """Who has voted for another sum of the same steps."""
-        others = [one for one in self._on(epoch).values() if one.digests != digests]
-        return [one.origin for one in others if one.digests.frontier_digest == digests.frontier_digest]
+        """The hosts that have voted for another sum of the same steps."""
+        return [
+            vote.origin
+            for vote in self._on(epoch).values()
+            if vote.digests != digests and vote.digests.frontier_digest == digests.frontier_digest
+        ]
 
     def note(self, epoch: int, digests: EpochDigest, votes: Iterable[Vote]) -> None:
-        """This epoch has a certificate, these votes, which were checked: it was found here, or came with a sum."""
+        """This epoch has a certificate of these votes, which were checked: it was found here, or came with a sum."""
         votes = tuple(votes)
-        is_known, serial = epoch in self._certified, min((vote.serial for vote in votes), default=0)
+        is_known = epoch in self._certified
         self._certified[epoch] = digests
         self._lagging.pop(epoch, None)
-        if not is_known and serial > max((known for one, known in self._floors.items() if one <= epoch), default=0):
-            self._floors = {one: known for one, known in self._floors.items() if one < epoch or known > serial}
-            self._floors[epoch] = serial
-            self._votes[epoch] = {vote.origin: vote for vote in votes} | self._on(epoch)
+        if is_known:
+            return
+        serial = min((vote.serial for vote in votes), default=0)
+        highest = max((floor for earlier, floor in self._floors.items() if earlier <= epoch), default=0)
+        if serial <= highest:
+            return
+        # Later epochs whose certificates show no more rosters to be over than this one need not be kept for that.
+        self._floors = {other: floor for other, floor in self._floors.items() if other < epoch or floor > serial}
+        self._floors[epoch] = serial
+        self._votes[epoch] = {vote.origin: vote for vote in votes} | self._on(epoch)
 
     def forget(self, but: Collection[int]) -> None:
-        """Forgets the votes on epochs whose certificate is long known. but: those whose sums wait for their votes."""
+        """Forgets the votes on epochs whose certificate is long known. but: epochs whose sums wait for their votes."""
         kept = sorted(self._certified.keys() & self._votes.keys() - self._floors.keys())
-        for one in kept[:-CERTIFIED_EPOCHS_SENT]:
-            if one not in but:
-                del self._votes[one]
+        for epoch in kept[:-CERTIFIED_EPOCHS_SENT]:
+            if epoch not in but:
+                del self._votes[epoch]
 
     def review(self) -> list[tuple[int, EpochDigest]]:
-        """The epochs that have enough votes since this was called last."""
-        found = [(epoch, digests) for epoch in self._uncertified() if (digests := self._find(epoch)) is not None]
+        """The epochs that have enough votes since the last call."""
+        found = []
+        for epoch in self._uncertified():
+            digests = self._find(epoch)
+            if digests is not None:
+                found.append((epoch, digests))
         for epoch, digests in found:
             self.note(epoch, digests, self.certificate(epoch, digests))
         return found
 
     def shortfall(self, epoch: int) -> tuple[str, list[OriginId]]:
-        """Why an epoch on which we voted is not compacted, and whose votes may change that yet; nobody's if it stays
-        so, since nobody votes twice."""
+        """Why an epoch on which we voted is not compacted, and the hosts whose votes may still change that. There are
+        none if the epoch stays as it is, because nobody votes twice."""
         if epoch in self._certified:
             return "what counts has changed since hosts voted for its sum, so it stays as bundles", []
         votes = self._votes[epoch]
         sides = Counter(vote.digests for vote in votes.values())
         if self.is_by_quorum:
-            awaited, is_hopeless = self._missing(epoch, votes, max(sides, key=lambda digests: sides[digests]))
+            most = max(sides, key=lambda digests: sides[digests])
+            awaited, is_hopeless = self._missing(epoch, votes, most)
         else:
             awaited, is_hopeless = self._missing_of_all(epoch, votes, sides)
         if is_hopeless:
@@ -203,22 +249,26 @@ class Certificates:
         return "votes are missing", awaited
 
     def suffices(self, epoch: int, votes: Collection[Vote]) -> bool:
-        """Is a sum to be believed that has these votes, of different hosts, if somebody else gives it to us?"""
+        """Do we believe a sum that another host gives us with these votes? They are of different hosts."""
         if self.is_by_quorum:
             return bool(self._enough(epoch, votes))
-        # Our vote counts though our disk may have been lost since, and if it is for another sum: else each half of a
+        # Our vote counts, even if our disk was lost since, and even if it is for another sum. Otherwise each half of a
         # split would believe the other, and a liar could give both a sum.
         but = self._origin if self.ours_on(epoch) is None else None
-        return 2 * len(votes) > self._size(epoch, {vote.origin for vote in votes}, but=but)
+        size = self._size(epoch, {vote.origin for vote in votes}, but=but)
+        return 2 * len(votes) > size
 
     def believed(self, epoch: int) -> EpochDigest | None:
-        """The sum of an epoch that has a certificate, or would be believed if somebody gave it to us: who received the
-        votes in another order than we may have found a certificate."""
-        if (certified := self.of(epoch)) is not None:
+        """The sum of an epoch that has a certificate, or that we would believe if another host gave it to us: a host
+        that received the votes in another order may have found a certificate."""
+        certified = self.of(epoch)
+        if certified is not None:
             return certified
         sides = Counter(vote.digests for vote in self._on(epoch).values())
         most = max(sides, key=lambda digests: (sides[digests], digests), default=None)
-        return most if most is not None and self.suffices(epoch, self.undoubted(epoch, most)) else None
+        if most is None or not self.suffices(epoch, self.undoubted(epoch, most)):
+            return None
+        return most
 
     def votes_wanted(self) -> int:
         """How many votes a quorum is now."""
@@ -229,107 +279,146 @@ class Certificates:
 
     def _uncertified(self) -> Iterator[int]:
         """The earliest EPOCHS_SENT_MAX that have votes and no certificate."""
-        return islice((epoch for epoch in sorted(self._votes) if epoch not in self._certified), EPOCHS_SENT_MAX)
+        uncertified = (epoch for epoch in sorted(self._votes) if epoch not in self._certified)
+        return islice(uncertified, EPOCHS_SENT_MAX)
 
     def _voters(self) -> frozenset[OriginId]:
-        """Who may train by the newest roster."""
+        """The hosts that may train by the newest roster."""
         roster = self._access.roster
-        return roster.voters(roster.serial, roster.serial)[0] if roster is not None else frozenset()
+        if roster is None:
+            return frozenset()
+        (voters,) = roster.voters(roster.serial, roster.serial)
+        return voters
 
     def _missing(self, epoch: int, votes: Mapping[OriginId, Vote], most: EpochDigest) -> tuple[list[OriginId], bool]:
-        """Whose votes are missing where a quorum is enough, and would it be no certificate if all voted alike?"""
-        awaited, serial = sorted(self._voters() - votes.keys()), self.serial_for(epoch) or 0
+        """Where a quorum is enough: the hosts whose votes are missing, and whether there would be no certificate even
+        if all of them voted for the sum that has most votes."""
+        awaited = sorted(self._voters() - votes.keys())
+        serial = self.serial_for(epoch) or 0
         pretended = [Vote(origin, epoch, most, serial=serial) for origin in awaited]
-        return awaited, not self._enough(epoch, [*self.votes_for(epoch, most), *pretended])
+        is_hopeless = not self._enough(epoch, [*self.votes_for(epoch, most), *pretended])
+        return awaited, is_hopeless
 
     def _missing_of_all(
         self, epoch: int, votes: Mapping[OriginId, Vote], sides: Mapping[EpochDigest, int]
     ) -> tuple[list[OriginId], bool]:
         """The same where all have to vote."""
-        most, size = max(sides.values()), self._size(epoch, votes)
+        most = max(sides.values())
+        size = self._size(epoch, votes)
         counted = {*votes, *self._awaited(epoch)}
-        if 2 * most <= size:  # then it takes others, who hold the epoch, too
+        if 2 * most <= size:
+            # The votes are no majority yet. So it takes others that hold the epoch, too.
             counted |= {word.origin for word in self._membership.words() if not word.has_left}
         awaited = sorted(counted - votes.keys())
         is_split = len({digests.frontier_digest for digests in sides}) > 1
-        return awaited, is_split or 2 * (most + len(awaited)) <= max(size, len(counted))
+        is_minority = 2 * (most + len(awaited)) <= max(size, len(counted))
+        return awaited, is_split or is_minority
 
     def _find(self, epoch: int) -> EpochDigest | None:
-        """What enough votes attest. Of many hosts most look-ups end with the one for whom the last one waited."""
+        """The sum for which an epoch has enough votes; None if it has not."""
         votes = self._votes[epoch]
         if self.doubles:
             votes = {origin: vote for origin, vote in votes.items() if origin not in self.doubles}
         if not self.is_by_quorum and self._is_any_lagging(epoch, votes):
             return None
-        sides: dict[EpochDigest, set[OriginId]] = {}
-        for origin, vote in votes.items():
-            sides.setdefault(vote.digests, set()).add(origin)
+        sides: dict[EpochDigest, list[Vote]] = {}
+        for vote in votes.values():
+            sides.setdefault(vote.digests, []).append(vote)
+        # The digests break ties, so the order in which votes came does not matter.
         largest = max(sides, key=lambda digests: (len(sides[digests]), digests), default=None)
         if largest is None:
             return None
         if self.is_by_quorum:
-            return largest if self._enough(epoch, [votes[one] for one in sides[largest]]) else None
-        return largest if self._is_unanimous(epoch, votes, len(sides[largest])) else None
+            is_enough = bool(self._enough(epoch, sides[largest]))
+        else:
+            is_enough = self._is_unanimous(epoch, votes, len(sides[largest]))
+        return largest if is_enough else None
 
     def _is_any_lagging(self, epoch: int, votes: Collection[OriginId]) -> bool:
-        """Has anyone still to vote, where all have to?"""
+        """Has any host still to vote, where all have to?"""
+        # Of many hosts most look-ups end with the one for which the last look-up waited.
         last = self._membership.get(self._lagging.get(epoch, self._origin))
         if last is not None and last.origin not in votes and self._is_awaited(last, epoch):
             return True
-        lagging = next((one for one in self._awaited(epoch) if one not in votes), None)
-        if lagging is not None:
-            self._lagging[epoch] = lagging
-        return lagging is not None
+        for origin in self._awaited(epoch):
+            if origin not in votes:
+                self._lagging[epoch] = origin
+                return True
+        return False
 
     def _enough(self, epoch: int, votes: Iterable[Vote]) -> tuple[Vote, ...]:
-        """As few of these equal votes as are enough of each roster that counts. None if they are too few, or if one
-        names a roster that is not known here yet."""
+        """As few of these equal votes as are enough of each roster that counts; empty if they are too few. A vote that
+        names a roster that is not known here yet does not count."""
         roster = self._access.roster
-        first = roster.full_at(self._rules.clients) if roster is not None else None
-        if roster is None or first is None:
+        if roster is None:
             return ()
-        floor = max([first, *(serial for one, serial in self._floors.items() if one < epoch)])
+        first = roster.full_at(self._rules.clients)
+        if first is None:
+            return ()
+        # The oldest roster that counts: the certificates of earlier epochs show those before it to be over.
+        floor = max([first, *(serial for earlier, serial in self._floors.items() if earlier < epoch)])
         newest_first = sorted(votes, key=lambda vote: (-vote.serial, vote.origin))
-        for last in sorted({vote.serial for vote in newest_first if floor <= vote.serial <= roster.serial}):
-            voters = roster.voters(floor, last)
-            wanted = [*(blocking(len(one)) for one in voters[:-1]), quorum(len(voters[-1]))]
+        serials = sorted({vote.serial for vote in newest_first if floor <= vote.serial <= roster.serial})
+        for last in serials:
+            rosters = roster.voters(floor, last)
+            missing = [blocking(len(voters)) for voters in rosters]
+            missing[-1] = quorum(len(rosters[-1]))
             taken = []
             for vote in newest_first:
-                if vote.serial <= last and any(vote.origin in one for one in voters):
-                    taken.append(vote)
-                    wanted = [count - (vote.origin in one) for count, one in zip(wanted, voters, strict=True)]
-                    if max(wanted) <= 0:
-                        return tuple(taken)
+                if vote.serial > last:
+                    continue
+                is_on = [vote.origin in voters for voters in rosters]
+                if not any(is_on):
+                    continue
+                taken.append(vote)
+                missing = [count - is_counted for count, is_counted in zip(missing, is_on, strict=True)]
+                if max(missing) <= 0:
+                    return tuple(taken)
         return ()
 
     def _is_unanimous(self, epoch: int, votes: Mapping[OriginId, Vote], equal: int) -> bool:
-        """Do all attest the same steps, now that everyone who takes part has voted, and more than half of them one sum?
-        Where there are other origins, one of them must have voted, even if it has left: nobody is its own witness."""
-        if self._membership.taking_part < self._rules.clients or len({vote.digests[0] for vote in votes.values()}) > 1:
+        """Where all have to vote, and have voted: do they attest the same steps, and do more than half of them attest
+        one sum? equal: how many have voted for the sum with most votes. Where there are other origins, one of them
+        must have voted, even if it has left: nobody is its own witness."""
+        if self._membership.taking_part < self._rules.clients:
             return False
-        return 2 * equal > self._size(epoch, votes) and equal >= min(2, self._rules.clients)
+        if len({vote.digests.frontier_digest for vote in votes.values()}) > 1:
+            return False
+        has_witness = equal >= min(2, self._rules.clients)
+        return has_witness and 2 * equal > self._size(epoch, votes)
 
     def _size(self, epoch: int, signers: Collection[OriginId], *, but: OriginId | None = None) -> int:
-        """Of how many hosts more than half have to attest the same sum, where no quorum of a roster is enough: of
-        those who took part in the epoch as far as we know; in an open run of all clients, if these are more. but: a
-        host that does not count if it is none of the signers. Of an even number of hosts half are enough then, and the
-        others with that one are no majority."""
-        first, end = epoch * self._rules.refresh_period, (epoch + 1) * self._rules.refresh_period
-        words = (word for word in self._membership.words() if word.first_step < end)
-        others = {word.origin for word in words if word.last_step is None or word.last_step >= first} - {but}
-        clients = self._rules.clients - (but is not None and but not in signers)
-        count = len(others.union(signers))
-        return count if self._access.is_closed else max(count, clients)
+        """Where no quorum of a roster is enough: of how many hosts more than half have to attest the same sum.
+
+        These are the hosts that took part in the epoch, as far as we know, and the signers; in an open run all clients,
+        if these are more. but: a host that does not count unless it is a signer. Of an even number of hosts half are
+        enough then. The other half, with that host, is no majority.
+        """
+        first = epoch * self._rules.refresh_period
+        end = first + self._rules.refresh_period
+        counted = set(signers)
+        for word in self._membership.words():
+            took_part = word.first_step < end and (word.last_step is None or word.last_step >= first)
+            if took_part and word.origin != but:
+                counted.add(word.origin)
+        if self._access.is_closed:
+            return len(counted)
+        is_one_less = but is not None and but not in signers
+        return max(len(counted), self._rules.clients - is_one_less)
 
     def _awaited(self, epoch: int) -> Iterator[OriginId]:
-        """Who has to vote where no quorum is enough."""
+        """The hosts that have to vote where no quorum is enough."""
         return (member.origin for member in self._membership.all() if self._is_awaited(member, epoch))
 
     def _is_awaited(self, member: Member, epoch: int) -> bool:
-        rules, last = self._rules, member.last_step
+        rules = self._rules
+        last = member.last_step
         if self.is_by_quorum:
             return False
         if last is None:
-            return member.first_step < min((epoch + 1) * rules.refresh_period, STEP_MAX)
-        has_left = 0 <= last < rules.steps - 1
-        return has_left and self._reached <= last + RETURN_ROUNDS * rules.local_steps
+            # A host that joined or returned after the epoch need not vote on it.
+            end = (epoch + 1) * rules.refresh_period
+            return member.first_step < min(end, STEP_MAX)
+        left_early = 0 <= last < rules.steps - 1
+        may_return = self._reached <= last + RETURN_ROUNDS * rules.local_steps
+        return left_early and may_return
