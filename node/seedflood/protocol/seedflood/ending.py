@@ -1,8 +1,8 @@
 """When a node may end its run: nothing is missing here, and the neighbours say the same of themselves.
 
-So a bit that flips in the last round is found like any other. Even a node whose patience is over rebuilds a replica
-that it doubts. It does not wait for contradictions after that, which a liar could send for ever; if it ends behind its
-journal for that reason, its log says so.
+So a bit that flips in the last round is found like any other. Even a node whose patience is over first rebuilds a
+replica that it doubts. But it does not wait until contradictions that come after that are settled, because a liar could
+send them for ever. If it ends behind its journal for that reason, its log says so.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,7 @@ from seedflood.protocol.swarm.view import stated_edges
 
 @dataclass(eq=False, repr=False)
 class Ending:
-    """The last phase of a run. steps: of the run, as far as it goes. since: when it began. is_announced: the neighbours
-    know that we need nothing more."""
+    """The last phase of a run, and what is missing for its end."""
 
     _rules: Rules
     _patience: Patience
@@ -34,17 +33,21 @@ class Ending:
     _donors: Donors
     _divergence: DivergenceDetector
     since: float | None = None
+    """When the last phase began; None before it."""
     is_announced: bool = False
+    """Do the neighbours know that we need nothing more?"""
     _behind: OriginId | None = None
     """The origin of which `is_all_held` missed an update last."""
 
     def __post_init__(self) -> None:
         self.steps = self._rules.steps
+        """How many steps the run has. Fewer than in its rules if it ends early."""
         self._origin = self._presence.ours.origin
         self._turns = self._rules.turns
         self._membership = self._presence.membership
         self._linked = self._presence.neighbours
-        self._frontier, self._applied = self._holdings.frontier, self._holdings.applied
+        self._frontier = self._holdings.frontier
+        self._applied = self._holdings.applied
 
     @property
     def is_complete(self) -> bool:
@@ -52,8 +55,8 @@ class Ending:
         return self.since is not None and self.is_all_held(self.steps)
 
     def is_all_held(self, before: int) -> bool:
-        """Is every update held that those who joined owe for the steps below `before`? Of many hosts most look-ups end
-        with the one that lacked something at the last."""
+        """Is every update held that the hosts that joined owe for the steps below `before`?"""
+        # Of many hosts most look-ups end with the one that lacked something at the last look-up.
         behind = None if self._behind is None else self._membership.spoken(self._behind)
         if behind is not None and self._lacks(behind, before - 1):
             return False
@@ -62,34 +65,44 @@ class Ending:
         return self._behind is None
 
     def _lacks(self, word: Member, end: int) -> bool:
-        """Does the origin owe an update for the steps up to `end` that is not held?"""
+        """Does the origin owe an update for the steps up to `end` that is not held here?"""
         last = self._last_owed(word, end)
         return last is not None and not self._frontier.holds(word.origin, 0, last)
 
     def is_held_of_reached(self, before: int) -> bool:
-        """Is every update held that those owe for the steps below `before` who are linked with us, through whomever?"""
+        """Is every update held that is owed for the steps below `before` by the hosts that are linked with us, directly
+        or through others?"""
         reached = distances(stated_edges(self._membership.all()), self._origin)
-        owed = (one for one in self._owed(before - 1) if one[0] in reached)
-        return all(self._frontier.holds(origin, 0, last) for origin, last in owed)
+        for origin, last in self._owed(before - 1):
+            if origin in reached and not self._frontier.holds(origin, 0, last):
+                return False
+        return True
 
     def lacking(self, before: int) -> dict[OriginId, list[tuple[int, int]]]:
         """The updates owed for the steps below `before` that are not held, as ranges of steps by origin."""
-        gaps = ((origin, self._frontier.gaps(origin, last)) for origin, last in self._owed(before - 1))
-        return {origin: ranges for origin, ranges in gaps if ranges}
+        lacking = {}
+        for origin, last in self._owed(before - 1):
+            ranges = self._frontier.gaps(origin, last)
+            if ranges:
+                lacking[origin] = ranges
+        return lacking
 
     def holds_everything(self, before: int = STEP_MAX) -> bool:
         """Did all clients join, and is every update held that they owe for the steps below `before`, or of the whole
         run?"""
-        return self._membership.taking_part >= self._rules.clients and self.is_all_held(min(before, self.steps))
+        if self._membership.taking_part < self._rules.clients:
+            return False
+        return self.is_all_held(min(before, self.steps))
 
     def missing(self) -> dict[OriginId, list[tuple[int, int]]]:
-        """The same of the whole run when no steps are left; empty before that phase."""
+        """The updates of the whole run that are not held, when no steps are left; empty before that phase."""
         return {} if self.since is None else self.lacking(self.steps)
 
     def _owed(self, end: int) -> Iterator[tuple[OriginId, int]]:
-        """Who owes updates for the steps up to `end`, and the last one that it owes."""
+        """The origins that owe updates for the steps up to `end`, each with the last step that it owes."""
         for word in self._membership.words():
-            if (last := self._last_owed(word, end)) is not None:
+            last = self._last_owed(word, end)
+            if last is not None:
                 yield word.origin, last
 
     def _last_owed(self, word: Member, end: int) -> int | None:
@@ -97,24 +110,29 @@ class Ending:
         nothing after its last step, and nobody owes rounds in which others take their turns."""
         if word.first_step > end or word.last_step == -1:
             return None
-        last = self._turns.last(word.origin, end if word.last_step is None else word.last_step)
-        return last if word.last_step is not None or last >= word.first_step else None
+        if word.last_step is not None:
+            return self._turns.last(word.origin, word.last_step)
+        last = self._turns.last(word.origin, end)
+        return last if last >= word.first_step else None
 
     def describe_missing(self) -> dict[str, object]:
-        """Facts for the log: without which steps of which origins the run cannot end, and which hosts may hold them:
-        neither we nor our neighbours do."""
-        gaps, membership = self.missing(), self._membership
+        """Facts for the log: the steps that are missing for the end of the run, and the hosts that may hold them.
+        Neither we nor our neighbours hold them."""
+        gaps = self.missing()
         if not gaps:
             return {}
-        missing = [
-            f"{membership.name(origin)} steps {', '.join(f'{first}-{last}' for first, last in spans[:NAMED_MAX])}"
-            for origin, spans in sorted(gaps.items())[:NAMED_MAX]
-        ]
+        membership = self._membership
+        missing = []
+        for origin, ranges in sorted(gaps.items())[:NAMED_MAX]:
+            steps = ", ".join(f"{first}-{last}" for first, last in ranges[:NAMED_MAX])
+            missing.append(f"{membership.name(origin)} steps {steps}")
         holders = set(gaps)
         for origin in gaps:
             word = membership.spoken(origin)
-            holders.update(word.neighbours if word is not None else ())
-        return {"missing": missing, "may_be_held_by": membership.names(holders - {*self._linked, self._origin})}
+            if word is not None:
+                holders.update(word.neighbours)
+        holders -= {*self._linked, self._origin}
+        return {"missing": missing, "may_be_held_by": membership.names(holders)}
 
     def away(self) -> set[OriginId]:
         """The neighbours without a link that may need something of us. A relay needs nothing."""
@@ -122,24 +140,25 @@ class Ending:
         return {one for one in away if not self._is_relay(one)}
 
     def left_early(self) -> set[OriginId]:
-        """For a node that had ended the run in a past life: who left before the end, and may come back. Who starts such
-        a node again does it for others, who lack something."""
+        """For a node that had ended the run before it was started again: the hosts that left before the end, and may
+        come back. An operator starts such a node again for others that lack something."""
         if not stated(self._presence.ours).has_ended:
             return set()
         words = (word for word in self._membership.words() if word.has_left and word.origin != self._origin)
         return {word.origin for word in words if not stated(word).has_ended}
 
     def _has_only_ours(self, peer: OriginId) -> bool:
-        """Is a neighbour a relay that has the word of no host but through us?"""
+        """Is a neighbour a relay that gets digests of no host except through us?"""
         edges = (edge for edge in stated_edges(self._membership.all()) if self._origin not in edge)
         return all(self._is_relay(one) for one in distances(edges, peer))
 
     def _is_relay(self, origin: OriginId) -> bool:
-        return (member := self._membership.get(origin)) is not None and stated(member).is_relay
+        member = self._membership.get(origin)
+        return member is not None and stated(member).is_relay
 
     @property
     def patient_until(self) -> float:
-        """When the run may end without those that are away; infinite before its last phase."""
+        """When the run may end without the hosts that are away; infinite before its last phase."""
         return _NEVER if self.since is None else self.since + self._patience.linger_seconds
 
     def wake_at(self, now: float) -> float:
@@ -147,28 +166,40 @@ class Ending:
         return self.patient_until if now < self.patient_until else _NEVER
 
     def may_end(self, now: float) -> bool:
-        """May the run end here? As long as its patience lasts, a node waits until its neighbours hold the same with
-        equal digests, none of them is away, and no doubt about its own replica is open. One that was started again
-        waits for those that had left, too. A relay has no digest but what hosts send it, so of one that is linked with
-        no other host none is wanted. If the run ends early, relays learn that from those who have ended, and are not
-        waited for.
+        """May the run end here?
 
-        After that it ends without them. But in strict windows it still needs all updates of those who joined, and in
-        any window everything must be applied that changed the journal before its patience ended. A full disk may keep
-        the journal from changing: it is waited for.
+        As long as its patience lasts, a node waits until
+
+        - its neighbours hold the same with equal digests;
+        - none of them is away, and if the node was started again, no host that had left before the end;
+        - no doubt about its own replica is open;
+        - it holds everything.
+
+        When its patience is over, it ends without the others. But in strict windows it still needs all updates of the
+        hosts that joined. In any window it must have applied everything that changed the journal before its patience
+        ended.
         """
         if self._holdings.closings.unwritten:
-            return False
+            return False  # a full disk may keep a sum from the journal: we wait for it
+        divergence = self._divergence
         if now >= self.patient_until:
             is_enough = self._rules.window != "strict" or self.is_all_held(self.steps)
-            return is_enough and self._divergence.is_settled(self.patient_until)
-        divergence, digest = self._divergence, self._applied.digest()
-        asked = {one for one in self._linked if self.steps == self._rules.steps or not self._is_relay(one)}
-        is_sure = divergence.is_current and not divergence.is_doubted
-        is_held = all(self._donors.agrees(peer, self._frontier) for peer in asked)
-        is_agreed = is_held and all(divergence.is_equal_at(peer, digest) or self._has_only_ours(peer) for peer in asked)
+            return is_enough and divergence.is_settled(self.patient_until)
+        if not divergence.is_current or divergence.is_doubted:
+            return False
+        asked = set(self._linked)
+        if self.steps != self._rules.steps:
+            # The run ends early. Relays learn that from the hosts that have ended.
+            asked = {peer for peer in asked if not self._is_relay(peer)}
+        if not all(self._donors.agrees(peer, self._frontier) for peer in asked):
+            return False
+        digest = self._applied.digest()
+        # A relay passes on the digests of other hosts, and has none of its own. One that is linked with no other host
+        # has nothing to send.
+        if not all(divergence.is_equal_at(peer, digest) or self._has_only_ours(peer) for peer in asked):
+            return False
         is_anyone_away = bool(self.away() or self.left_early())
-        return is_sure and is_agreed and not is_anyone_away and self.holds_everything()
+        return not is_anyone_away and self.holds_everything()
 
 
 _NEVER = float("inf")
