@@ -1,10 +1,10 @@
-"""Voting on the sums of epochs: our votes are cast and kept, those of others checked and passed on (`certificates`).
+"""Voting on the sums of epochs: casts and keeps our votes, checks those of others and passes them on (`certificates`).
 
-Our vote is on the disk before anyone receives it. Nobody is in a hurry for votes, so they are gathered
-(`Neighbours.gather`). Bundles stay for a while beside a certificate that somebody contradicts, since only they prove
-that an origin sent hosts different things.
+Our vote is on the disk before anyone receives it. Nobody is in a hurry for votes, so a node gathers them
+(`Neighbours.gather`). If a host contradicts a certificate, bundles stay beside it for a while: only they prove that an
+origin sent different updates to different hosts.
 
-What follows if hosts vote for different sums, and who is named: docs/explanation/consensus.md.
+What follows if hosts vote for different sums, and which hosts are named: docs/explanation/consensus.md.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,10 +22,10 @@ from seedflood.protocol.swarm.presence import Presence
 from seedflood.protocol.swarm.standstill import Standstill
 
 ASK_SECONDS_MIN, ASK_SECONDS_MAX = 4.0, 600.0
-"""How long an epoch may be without a certificate until neighbours are asked for votes; twice as long each time."""
+"""How long an epoch may be without a certificate until we ask the neighbours for votes; twice as long each time."""
 
 OVERDUE_SECONDS = 60.0
-"""How long the first epoch that could be compacted is waited for until the log says why it is not."""
+"""How long the first epoch that could be compacted may wait for that until the log says why it waits."""
 
 DISPUTE_SECONDS = 8.0
 """How long bundles stay beside a certificate if a vote attests another sum: neighbours compare every four seconds."""
@@ -35,8 +35,7 @@ VOTES_KEY = b"votes"
 
 @dataclass(eq=False, repr=False)
 class Voting:
-    """misvoting: the hosts that attest another sum than a certificate, though nobody is known to have deceived them;
-    each with the first such epoch."""
+    """What this node does about votes: its own, those of others, and those that contradict a certificate."""
 
     _holdings: Holdings
     _presence: Presence
@@ -45,76 +44,89 @@ class Voting:
     _outbox: Outbox[Outputs]
     _rules: Rules
     misvoting: dict[OriginId, int] = field(default_factory=dict)
+    """By host that attests another sum than a certificate, while no origin is known to have deceived it: the first such
+    epoch."""
     _suspects: dict[int, set[OriginId]] = field(default_factory=dict)
-    """By disputed epoch: the neighbours that attest another sum, and were linked all the time since."""
+    """By disputed epoch: the neighbours that attest another sum, and were linked with us all the time since."""
     _deceiving: dict[OriginId, int] = field(default_factory=dict)
-    """By origin that was proven to contradict itself: the last epoch on which somebody may have voted who did not know
-    of that."""
+    """By origin that was proven to contradict itself: the last epoch on which a host may have voted before it knew
+    that."""
     _is_changed: bool = False
+    """Have votes come since certificates were looked for last?"""
     _counted: int | None = None
-    """The serial of the roster when all votes were counted last; None if others have come since."""
+    """The serial of the roster when all votes were counted last; None if other votes have come since."""
     _serial: int = 0
-    """Of the roster when certificates were looked for last."""
+    """The serial of the roster when certificates were looked for last."""
     _standstill: Standstill = field(default_factory=lambda: Standstill(ASK_SECONDS_MIN, ASK_SECONDS_MAX))
     _answered: dict[tuple[OriginId, int], float] = field(default_factory=dict)
-    """By neighbour and epoch, of those that it was sent just now: until when it is not sent them again."""
+    """By neighbour and epoch, if we have just sent it the votes on this epoch: until when we do not send them again."""
     _disputed: dict[int, float] = field(default_factory=dict)
-    """By epoch of which our bundles stay, though it has a certificate for our sum: since when."""
+    """By epoch that has a certificate for our sum, and whose bundles stay all the same: since when."""
     _objections: dict[OriginId, int] = field(default_factory=dict)
     """By host that votes for other sums than certificates: the first epoch on which it did since the last proof."""
     _proven: int = 0
+    """How many origins were proven to contradict themselves, at the last review."""
     _logged: set[int] = field(default_factory=set)
     """The epochs of which the log has said why they stay as bundles."""
     _overdue: tuple[int | None, float] = (None, 0.0)
-    """The first other one that could be compacted, and since when it is."""
+    """The first epoch that is not among these and could be compacted, and since when that is so."""
 
     def __post_init__(self) -> None:
         self._certificates = self._holdings.certificates
         self._closings = self._holdings.closings
         self._membership = self._presence.membership
-        self._run_id, self._period = self._rules.run_id, self._rules.refresh_period
+        self._run_id = self._rules.run_id
+        self._period = self._rules.refresh_period
 
     def recall(self, records: Mapping[bytes, bytes]) -> None:
-        """Our votes, as the journal keeps them."""
+        """Takes our votes back from the records of the journal."""
         record = records.get(VOTES_KEY, b"")
         for vote in read_votes(record, votes_max=len(record)):
             self._certificates.take(vote)
 
     def connected(self, peer: OriginId) -> None:
-        """Tells a new neighbour the votes that matter."""
-        if votes := self._certificates.to_send():
+        """Sends a new neighbour the votes that matter."""
+        votes = self._certificates.to_send()
+        if votes:
             self._outbox.send(peer, Votes(tuple(votes)))
 
     def cast(self, closed: ClosedEpoch, digests: EpochDigest, now: float) -> None:
         """Votes for our sum, unless we have voted on its epoch. We look at it again in any case."""
-        ours, self._is_changed, self._counted = self._presence.ours, True, None
+        self._is_changed = True
+        self._counted = None
         serial = self._certificates.serial_for(closed.epoch)
         if self._certificates.ours_on(closed.epoch) is None and serial is not None:
+            ours = self._presence.ours
             self._presence.declare_new_neighbours()
             vote = Vote(ours.origin, closed.epoch, digests, serial=serial)
-            vote = vote._replace(signature=self._presence.sign(vote.signed_bytes(self._run_id, ours.public_key)))
+            signature = self._presence.sign(vote.signed_bytes(self._run_id, ours.public_key))
+            vote = vote._replace(signature=signature)
             self._certificates.take(vote)
             self._keep()
             self._presence.neighbours.gather([vote])
         self._compare(closed.epoch, now)
 
     def receive(self, peer: OriginId, votes: Iterable[Vote], now: float) -> None:
-        """Takes votes that are news, and passes them on. A neighbour that sends nothing but its own votes, which are
-        known, is sent all on these epochs. Raises PeerError for a wrong signature."""
-        certificates, ours = self._certificates, self._presence.ours.origin
-        news = []
+        """Takes votes that are news, and passes them on. If a neighbour sends nothing but its own votes, and these are
+        known, it asks: it is sent all votes on their epochs (`ask`). Raises PeerError for a wrong signature."""
+        certificates = self._certificates
         votes = tuple(votes)
         self._presence.neighbours.receive_gathered(peer, votes)
+        news = []
         for vote in votes:
-            if certificates.is_news(vote) and self._admission.admits_vote(vote):
-                news.append(vote)
-                if not certificates.take(vote):
-                    name = self._presence.membership.name(vote.origin)
-                    self._outbox.log("a host votes twice", "error", member=name, epoch=vote.epoch)
-        if any(vote.origin == ours for vote in news):
+            if not (certificates.is_news(vote) and self._admission.admits_vote(vote)):
+                continue
+            news.append(vote)
+            is_first = certificates.take(vote)
+            if not is_first:
+                name = self._membership.name(vote.origin)
+                self._outbox.log("a host votes twice", "error", member=name, epoch=vote.epoch)
+        if any(vote.origin == self._presence.ours.origin for vote in news):
+            # A node that lost its disk learns its own votes from others, and must not vote again.
             self._keep()
         if news:
-            self._is_changed, self._counted = True, None
+            self._is_changed = True
+            self._counted = None
             self._presence.neighbours.gather(news, peer)
         elif all(vote.origin == peer for vote in votes):
             self._answer(peer, {vote.epoch for vote in votes}, now)
@@ -122,28 +134,34 @@ class Voting:
             self._compare(epoch, now)
 
     def _answer(self, peer: OriginId, epochs: Iterable[int], now: float) -> None:
-        """Tells a neighbour all votes on these epochs, but none so soon again: an answer is much longer than the
+        """Sends a neighbour all votes on these epochs, but not again so soon: an answer is much longer than the
         question."""
-        recent = {key: until for key, until in self._answered.items() if until > now}
-        known = [(epoch, self._certificates.votes_on(epoch)) for epoch in epochs if (peer, epoch) not in recent]
-        sent = {(peer, epoch): now + ASK_SECONDS_MIN for epoch, votes in known if votes}
-        self._answered = recent | sent
+        self._answered = {key: until for key, until in self._answered.items() if until > now}
+        sent: list[Vote] = []
+        for epoch in epochs:
+            if (peer, epoch) in self._answered:
+                continue
+            votes = self._certificates.votes_on(epoch)
+            if votes:
+                self._answered[peer, epoch] = now + ASK_SECONDS_MIN
+                sent += votes
         if sent:
-            self._outbox.send(peer, Votes(tuple(vote for _, votes in known for vote in votes)))
+            self._outbox.send(peer, Votes(tuple(sent)))
 
     def disconnected(self, peer: OriginId) -> None:
         for suspects in self._suspects.values():
             suspects.discard(peer)
 
     def gathered(self, peer: OriginId) -> Iterator[Votes]:
-        """Takes the votes that are to be passed on to a neighbour; equal ones stand together."""
+        """Takes the votes that are to be passed on to a neighbour. Equal ones follow each other, so they share a ballot
+        (`pack_votes`)."""
         votes: list[Vote] = self._presence.neighbours.take_gathered(peer)
         if votes:
             yield Votes(tuple(sorted(votes, key=lambda vote: (vote.epoch, vote.digests))))
 
     @property
     def is_disputed(self) -> bool:
-        """Has somebody voted for another sum of the same steps than a certificate, while we hold the bundles yet?"""
+        """Has a host voted for another sum of the same steps than a certificate, while we still hold the bundles?"""
         return bool(self._disputed)
 
     def review(self, now: float, proven: int) -> list[ClosedEpoch]:
@@ -154,7 +172,8 @@ class Voting:
             self._objections.clear()
         serial = self._roster_serial
         if self._is_changed or self._presence.changed or serial != self._serial:
-            self._is_changed, self._serial = False, serial
+            self._is_changed = False
+            self._serial = serial
             self._count()
         elif not self._disputed:
             return []
@@ -168,9 +187,10 @@ class Voting:
     def _may_replace(self, epoch: int, digests: EpochDigest, now: float) -> bool:
         """May our sum of an epoch, which has a certificate, take the place of its bundles?"""
         if epoch not in self._disputed:
-            # It costs all links something, so each host is given it once, and again after a proof (`review`).
+            # A dispute costs all links something. So each host may cause one, and another one after a proof (`review`).
             against = self._certificates.against(epoch, digests)
-            if epoch not in [self._objections.setdefault(origin, epoch) for origin in against]:
+            first_objections = [self._objections.setdefault(origin, epoch) for origin in against]
+            if epoch not in first_objections:
                 return True
             self._disputed[epoch] = now
             self._suspects[epoch] = {origin for origin in against if origin in self._presence.neighbours}
@@ -189,56 +209,65 @@ class Voting:
         self._certificates.review()
 
     def certified(self, closed: ClosedEpoch) -> ClosedEpoch | None:
-        """A sum that somebody gives us with a certificate of votes that were checked, if there is one. Who made its own
-        may know by earlier epochs that a roster is over, and we may hold only the bundles of these. So we count the
-        votes first that we have received. Raises PeerError for a wrong signature."""
+        """A sum that a neighbour gives us, with a certificate of votes that were checked; None if its votes are not
+        enough. Raises PeerError for a wrong signature."""
         votes = closed.certificate
-        if not votes or {(vote.epoch, vote.digests) for vote in votes} != {(closed.epoch, votes[0].digests)}:
+        if not votes:
             return None
+        digests = votes[0].digests
+        if any(vote.epoch != closed.epoch or vote.digests != digests for vote in votes):
+            return None
+        # The host that made the certificate may know from earlier epochs that a roster is over. We may hold only the
+        # bundles of these epochs. So we first count the votes that we have received.
         if self._counted != self._roster_serial:
             self._count()
-        digests, known = votes[0].digests, self._certificates.of(closed.epoch)
+        known = self._certificates.of(closed.epoch)
         if known not in (None, digests):
             return None
-        known_votes = self._certificates.undoubted(closed.epoch, digests)
-        admitted = {vote.origin: vote for vote in (*known_votes, *filter(self._admission.admits_vote, votes))}.values()
-        if not admitted or not (known == digests or self._certificates.suffices(closed.epoch, admitted)):
+        admitted = {vote.origin: vote for vote in self._certificates.undoubted(closed.epoch, digests)}
+        admitted |= {vote.origin: vote for vote in votes if self._admission.admits_vote(vote)}
+        if not admitted:
             return None
-        return replace(closed, certificate=self._certificates.fewest(closed.epoch, admitted))
+        is_certified = known == digests or self._certificates.suffices(closed.epoch, admitted.values())
+        if not is_certified:
+            return None
+        return replace(closed, certificate=self._certificates.fewest(closed.epoch, admitted.values()))
 
     def ask(self, now: float) -> None:
-        """Once per comparison period: if an epoch has no certificate for long, asks the neighbours for votes, by
-        telling ours."""
+        """Once per comparison period: if an epoch has had no certificate for long, asks the neighbours for votes, by
+        sending ours."""
         waiting = tuple(self._certificates.waiting())
         if self._standstill.lasts(waiting, now) and waiting:
-            message = Votes(tuple(filter(None, map(self._certificates.ours_on, waiting))))
+            ours = [self._certificates.ours_on(epoch) for epoch in waiting]
+            message = Votes(tuple(vote for vote in ours if vote is not None))
             self._outbox.outputs.send += [(peer, message) for peer in self._presence.neighbours]
 
     def log_overdue(self, step: int, now: float, lacking: Callable[[int], Iterable[OriginId]]) -> None:
-        """Once per comparison period: says why an epoch stays as bundles, once for each. lacking: returns of whom an
-        update is missing here that is owed for the steps below this one."""
-        certificates, membership = self._certificates, self._presence.membership
+        """Once per comparison period: logs why an epoch stays as bundles, once for each. lacking: returns the origins
+        that owe updates for the steps below this one that are missing here."""
+        certificates = self._certificates
         epoch = next((one for one in self._closings.overdue(step) if one not in self._logged), None)
         if epoch != self._overdue[0]:
             self._overdue = epoch, now
-        if epoch is None or now < self._overdue[1] + OVERDUE_SECONDS:
+        _, since = self._overdue
+        if epoch is None or now < since + OVERDUE_SECONDS:
             return
         if certificates.ours_on(epoch) is not None:
             why, origins = certificates.shortfall(epoch)
-        elif not (origins := [*lacking((epoch + 1) * self._period)]):
-            return  # we have still to vote
         else:
             why = "updates are missing"
+            origins = list(lacking((epoch + 1) * self._period))
+            if not origins:
+                return  # we have still to vote
         self._logged.add(epoch)
-        self._outbox.log(
-            "an epoch is not compacted", "warning", epoch=epoch, why=why, waiting_for=membership.names(origins)
-        )
+        names = self._membership.names(origins)
+        self._outbox.log("an epoch is not compacted", "warning", epoch=epoch, why=why, waiting_for=names)
 
     def take_names_back(self, step: int) -> None:
-        """Once per comparison period: names no longer whom an origin has deceived that was proven to contradict
+        """Once per comparison period: no longer names a host if an origin has deceived it that was proven to contradict
         itself."""
-        for one in self._membership.ended:
-            self._deceiving.setdefault(one, step // self._period + 1)
+        for origin in self._membership.ended:
+            self._deceiving.setdefault(origin, step // self._period + 1)
         name = self._membership.name
         for origin, epoch in list(self.misvoting.items()):
             culprit = self._deceiver(origin, epoch)
@@ -250,16 +279,17 @@ class Voting:
             )
 
     def _name(self, suspects: Iterable[OriginId], epoch: int) -> None:
-        """Names these hosts, which attest another sum than the certificate, unless somebody is known to have deceived
+        """Names these hosts, which attest another sum than the certificate, unless an origin is known to have deceived
         them."""
         for origin in sorted(suspects):
             if origin not in self.misvoting and self._deceiver(origin, epoch) is None:
                 self.misvoting[origin] = epoch
-                name = self._presence.membership.name(origin)
+                name = self._membership.name(origin)
                 self._outbox.log("a host signs another sum than the others", "error", member=name, epoch=epoch)
 
     def _deceiver(self, origin: OriginId, epoch: int) -> OriginId | None:
-        """Who may have sent this host other things than the others, so that its sum of the epoch is another?"""
+        """An origin that may have sent this host other updates than the others, so that its sum of the epoch differs;
+        None if there is none."""
         for culprit, end in self._membership.ended.items():
             last = self._deceiving.get(culprit, epoch)
             if culprit != origin and end // self._period <= epoch <= last:
@@ -271,16 +301,17 @@ class Voting:
         digests = self._closings.digests(epoch)
         if digests is None:
             return
-        others = [
-            one for one in self._certificates.against(epoch, digests) if self._divergence.credibility.counts(one, now)
-        ]
-        others = [one for one in others if one != self._presence.ours.origin]
+        ours = self._presence.ours.origin
+        counts = self._divergence.credibility.counts
+        against = self._certificates.against(epoch, digests)
+        others = [origin for origin in against if origin != ours and counts(origin, now)]
         if not others:
             return
-        same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)} | {self._presence.ours.origin}
+        same = {vote.origin for vote in self._certificates.votes_for(epoch, digests)}
+        same.add(ours)
         if len(others) >= len(same):
             self._divergence.doubt(others, of=len(others) + len(same) - 1)
 
     def _keep(self) -> None:
-        """Our votes are to be on the disk before anyone receives them."""
+        """Orders our votes onto the disk, before anyone receives them."""
         self._outbox.keep_record(Record(VOTES_KEY, pack_votes(self._certificates.ours())))
