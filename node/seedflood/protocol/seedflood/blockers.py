@@ -1,10 +1,10 @@
-"""Why a node waits, as values: for whom, for which step, since when.
+"""Why a node waits, as values: for which host, for which step, since when.
 
 A node that joins, collects or finishes always has at least one blocker; the simulation holds every node to that. A
-relay has some only if others have ended the run and it cannot.
+relay has blockers only if others have ended the run and it cannot.
 
-It is known exactly since when a window waits for an origin. All other blockers count from the moment at which they were
-first noted, once per comparison period.
+The node knows exactly since when a window waits for an origin. All other blockers count from the moment at which they
+were first noted, once per comparison period.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,20 +26,20 @@ from seedflood.protocol.view import Blocker
 BlockerKind = Literal[
     "disk full",  # our disk is full, and nothing of ours is published before there is space
     "no link",  # the node needs a link with any neighbour to take part
-    "donor",  # not everything that the other held when we linked is here yet
+    "donor",  # something that the other held when we linked is not here yet
     "former neighbour",  # our journal was lost, and the other may know what we published
     "own past",  # steps that we are known to have published are not here, or somebody may still know of more
     "announcement",  # the other has not confirmed that it expects us
     "window",  # updates of the other are missing in the open window
     "joining",  # the other has not caught up yet, and the run begins with all clients
-    "never joined",  # the same, for clients of which nobody knows
+    "never joined",  # the same, for clients that nobody knows
     "last words",  # updates of the other are missing, and the run waits for them before it ends
     "end",  # others have ended the run, and the other has not, so that a relay stays for it
     "away",  # the run ends, and the other, a neighbour, is not linked
     "agreement",  # the other has not confirmed that it holds the same updates, with the same digest
     "own replica",  # our coefficients are being rebuilt, or are in doubt
 ]
-"""A blocker names the origin that the node waits for, called "the other" here."""
+"""A blocker names the origin that the node waits for: "the other" in these comments."""
 
 NAMELESS: dict[BlockerKind, str] = {
     "disk full": "room on its own disk",
@@ -47,14 +47,15 @@ NAMELESS: dict[BlockerKind, str] = {
     "own past": "whoever may know what was published with this key before",
     "own replica": "its own replica, which is made again",
 }
-"""What a node waits for if that is no host with a name."""
+"""What a node waits for if it is no host with a name."""
 
 _Lack = tuple[str, OriginId | None, int | None]
+"""What is the same in a blocker as long as it lasts: (kind, origin, first step that is missing)."""
 
 
 @dataclass(eq=False, repr=False)
 class Blockers:
-    """What a node waits for now, and since when. is_disk_full: nothing of ours can be kept."""
+    """What a node waits for now, and since when."""
 
     _rules: Rules
     _life: Lifecycle
@@ -64,15 +65,20 @@ class Blockers:
     _ending: Ending
     _frontier: Frontier
     is_disk_full: bool = False
+    """Then nothing of ours can be kept."""
     _since: dict[_Lack, float] = field(default_factory=dict)
-    """Since when, of the blockers that were noted last."""
+    """By blocker that was noted last: since when it lasts."""
 
     def find(self, now: float) -> tuple[Blocker, ...]:
         """The blockers of this moment, each since it was first noted, or earlier if that is known."""
-        return tuple(replace(one, since=min(one.since, self._since.get(_lack(one), now))) for one in self._look(now))
+        found = []
+        for blocker in self._look(now):
+            noted_at = self._since.get(_lack(blocker), now)
+            found.append(replace(blocker, since=min(blocker.since, noted_at)))
+        return tuple(found)
 
     def note(self, now: float) -> tuple[Blocker, ...]:
-        """The same, and remembers them; those that are gone are forgotten."""
+        """The same. Also remembers these, and forgets those that are gone."""
         found = self.find(now)
         self._since = {_lack(one): one.since for one in found}
         return found
@@ -92,9 +98,13 @@ class Blockers:
 
     def _while_joining(self, now: float) -> Iterator[Blocker]:
         """What keeps a node from speaking (`catchup`, `announcement`)."""
-        exchange, membership, ours = self._exchange, self._presence.membership, self._presence.ours.origin
-        reached, linked = exchange.donors.reached, set(exchange.linked)
-        catchup, donor = exchange.catchup, exchange.donors.donor
+        exchange = self._exchange
+        membership = self._presence.membership
+        ours = self._presence.ours.origin
+        catchup = exchange.catchup
+        donor = exchange.donors.donor
+        reached = exchange.donors.reached
+        linked = set(exchange.linked)
         if donor is not None:
             yield from self._of("donor", [donor], now)
         elif former := catchup.unreached(reached, membership.present()):
@@ -102,19 +112,22 @@ class Blockers:
         elif linked - reached:
             yield from self._of("donor", linked - reached, now)
         elif catchup.is_amnesic and reached:
-            mark, end = self._frontier.mark(ours), max(self._frontier.last(ours) + 1, catchup.published_before)
+            mark = self._frontier.mark(ours)
+            end = max(self._frontier.last(ours) + 1, catchup.published_before)
             yield _nameless("own past", now, mark if mark < end else None)
+        elif unconfirmed := exchange.announcement.unconfirmed_by(linked):
+            yield from self._of("announcement", unconfirmed, now)
         elif linked:
-            unconfirmed = exchange.announcement.unconfirmed_by(linked)
-            yield from self._of("announcement", unconfirmed, now) if unconfirmed else self._of("donor", linked, now)
+            yield from self._of("donor", linked, now)
         elif former := membership.neighbours(ours):
             yield from self._of("no link", former, now)
         else:
             yield _nameless("no link", now)
 
     def _while_collecting(self, window: Window, now: float) -> Iterator[Blocker]:
-        """What keeps the window open: whose updates it lacks, and who has not come to take part yet."""
-        membership, liveness = self._presence.membership, self._presence.liveness
+        """What keeps the window open: hosts whose updates it lacks, and hosts that do not take part yet."""
+        membership = self._presence.membership
+        liveness = self._presence.liveness
         for origin in sorted(window.waiting, key=membership.name):
             step = self._windows.first_lacking(window, origin)
             since = liveness.missing_since.get(origin, now)
@@ -126,15 +139,19 @@ class Blockers:
 
     def _while_finishing(self, now: float) -> Iterator[Blocker]:
         """What keeps a run from ending: updates that are missing, neighbours that are away or have not stated that they
-        hold the same, or our own replica. One without patience waits for less (`Ending.may_end`)."""
-        exchange, ending, rules = self._exchange, self._ending, self._rules
-        membership, ours, divergence = self._presence.membership, self._presence.ours.origin, exchange.divergence
+        hold the same, or our own replica. A node whose patience is over waits for less (`Ending.may_end`)."""
+        exchange = self._exchange
+        ending = self._ending
+        membership = self._presence.membership
+        ours = self._presence.ours.origin
+        divergence = exchange.divergence
         is_patient = now < ending.patient_until
-        missing = ending.missing() if is_patient or rules.window == "strict" else {}
-        is_behind = not (divergence.is_current if is_patient else divergence.is_settled(ending.patient_until))
-        if is_behind and not missing:
+        is_up_to_date = divergence.is_current if is_patient else divergence.is_settled(ending.patient_until)
+        missing = ending.missing() if is_patient or self._rules.window == "strict" else {}
+        if not is_up_to_date and not missing:
             yield _nameless("own replica", now)
             return
+        # If a host blocks in several ways, the last line that names it counts.
         kinds: dict[OriginId, BlockerKind] = {}
         if is_patient:
             kinds |= dict.fromkeys(set(exchange.linked) - exchange.agreed(), "agreement")
@@ -145,46 +162,60 @@ class Blockers:
             yield Blocker(kinds[origin], origin, membership.name(origin), step, now)
         if ours in missing:
             yield _nameless("own past", now, missing[ours][0][0])
-        if is_patient and membership.taking_part < rules.clients:
-            yield from self._joins(membership.unjoined(rules.clients), now)
-        if is_behind or (is_patient and divergence.is_doubted and not kinds):
+        clients = self._rules.clients
+        if is_patient and membership.taking_part < clients:
+            yield from self._joins(membership.unjoined(clients), now)
+        is_only_doubted = is_patient and divergence.is_doubted and not kinds
+        if not is_up_to_date or is_only_doubted:
             yield _nameless("own replica", now)
 
     def _while_relaying(self, now: float) -> Iterator[Blocker]:
-        """What keeps a relay once somebody has ended the run: hosts that have not, or never came, and updates of those
-        that have left."""
-        membership, words = self._presence.membership, self._presence.membership.words()
-        if any(word.has_left and stated(word).has_ended for word in words):
-            here = {word.origin for word in words if not word.has_left}
-            yield from self._of("end", here, now)
-            yield from self._of("last words", set(self._ending.lacking(self._rules.steps)) - here, now)
-            yield from self._joins(membership.unjoined(self._rules.clients), now)
+        """What keeps a relay once a host has ended the run: hosts that have not ended it, or never came, and updates of
+        those that have left."""
+        membership = self._presence.membership
+        words = membership.words()
+        has_anyone_ended = any(word.has_left and stated(word).has_ended for word in words)
+        if not has_anyone_ended:
+            return
+        here = {word.origin for word in words if not word.has_left}
+        yield from self._of("end", here, now)
+        yield from self._of("last words", set(self._ending.lacking(self._rules.steps)) - here, now)
+        yield from self._joins(membership.unjoined(self._rules.clients), now)
 
     def _of(self, kind: BlockerKind, origins: Iterable[OriginId], now: float) -> Iterator[Blocker]:
         name = self._presence.membership.name
         return (Blocker(kind, origin, name(origin), None, now) for origin in sorted(origins, key=name))
 
     def _joins(self, missing: int, since: float) -> Iterator[Blocker]:
-        """Who has to join before all clients take part: first those who are there but have not caught up, then the
-        others, by name if the roster names them."""
+        """The hosts that have to join before all clients take part: first those that are there but have not caught up,
+        then the others, by name if the roster names them. missing: how many they are."""
         membership = self._presence.membership
-        silent = [m for m in membership.all() if membership.spoken(m.origin) is None and not m.has_left]
-        there = [m for m in silent if not stated(m).is_relay]
+        silent = [member for member in membership.all() if membership.spoken(member.origin) is None]
+        there = [member for member in silent if not member.has_left and not stated(member).is_relay]
         known = sorted((member.name, member.origin) for member in there)[:missing]
-        yield from (Blocker("joining", origin, name, None, since) for name, origin in known)
-        if unknown := missing - len(known):
-            name = "1 host" if unknown == 1 else f"{unknown} hosts"
-            names = self._presence.never_seen()
-            if len(names) >= unknown:
-                name = (f"{name} of " if len(names) > unknown else "") + ", ".join(shorten(names))
-            yield Blocker("never joined", None, name, None, since)
+        for name, origin in known:
+            yield Blocker("joining", origin, name, None, since)
+        unknown = missing - len(known)
+        if not unknown:
+            return
+        name = "1 host" if unknown == 1 else f"{unknown} hosts"
+        names = self._presence.never_seen()
+        if len(names) > unknown:
+            name = f"{name} of {', '.join(shorten(names))}"
+        elif len(names) == unknown:
+            name = ", ".join(shorten(names))
+        yield Blocker("never joined", None, name, None, since)
 
 
 def describe(blockers: Iterable[Blocker]) -> dict[str, object]:
-    """Facts for the log: who or what is waited for, and why."""
-    blockers = list(blockers)
-    names = (f"{one.name} ({one.kind})" if one.kind in ("joining", "never joined") else one.name for one in blockers)
-    return {"waiting_for": shorten(list(dict.fromkeys(names))), "why": sorted({one.kind for one in blockers})}
+    """Facts for the log: the hosts or things that are waited for, and why."""
+    names = []
+    kinds = set()
+    for blocker in blockers:
+        is_yet_to_join = blocker.kind in ("joining", "never joined")
+        names.append(f"{blocker.name} ({blocker.kind})" if is_yet_to_join else blocker.name)
+        kinds.add(blocker.kind)
+    return {"waiting_for": shorten(list(dict.fromkeys(names))), "why": sorted(kinds)}
 
 
 def _nameless(kind: BlockerKind, since: float, step: int | None = None) -> Blocker:

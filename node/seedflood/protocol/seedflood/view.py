@@ -23,13 +23,15 @@ def add_to_view(
 ) -> View:
     """The view with all that SeedFlood knows."""
     relays = {member.origin for member in presence.membership.all() if stated(member).is_relay}
+    members = []
+    for member in view.members:
+        mark = _mark(member.origin, frontier, presence)
+        members.append(replace(member, mark=mark, is_relay=member.origin in relays))
+    never_refused = dict.fromkeys(get_args(Objection), 0)
     return replace(
         view,
-        refused=dict.fromkeys(get_args(Objection), 0) | dict(view.refused),
-        members=tuple(
-            replace(member, mark=_mark(member.origin, frontier, presence), is_relay=member.origin in relays)
-            for member in view.members
-        ),
+        refused=never_refused | dict(view.refused),
+        members=tuple(members),
         window=windows.view(),
         catching_up=_view_catching_up(exchange, frontier),
         duplicates=duplicates,
@@ -38,31 +40,37 @@ def add_to_view(
 
 
 def _mark(origin: OriginId, frontier: Frontier, presence: Presence) -> int:
-    """The step up to which everything is held of an origin that counts."""
+    """The step up to which everything is held of an origin that counts. Holes behind its end are held, too, and do not
+    count."""
     return min(frontier.mark(origin), presence.membership.ended.get(origin, STEP_MAX))
 
 
 def add_removals(view: View, ends: Ends, membership: Membership) -> View:
-    """The view with what hosts hold of those that were removed, in a closed run. Of one that was cut off, the last step
-    that counts is shown, though the steps behind it are held as holes."""
+    """In a closed run: the view with what hosts hold of those that were removed. The mark of one that was cut off is
+    where the steps that count end, although the steps behind it are held as holes."""
     if view.roster is None:
         return view
     removals = tuple(_view_removal(origin, view, ends, membership) for origin in ends.removed())
-    last = {one.origin: one.held[-1][1] + 1 if one.held else 0 for one in removals if one.is_cut}
+    marks = {}
+    for removal in removals:
+        if removal.is_cut:
+            marks[removal.origin] = removal.held[-1][1] + 1 if removal.held else 0
     return replace(
         view,
-        members=tuple(replace(member, mark=last.get(member.origin, member.mark)) for member in view.members),
+        members=tuple(replace(member, mark=marks.get(member.origin, member.mark)) for member in view.members),
         roster=replace(view.roster, removals=removals, contradicted=len(ends.refused)),
     )
 
 
 def _view_removal(origin: OriginId, view: View, ends: Ends, membership: Membership) -> RemovalView:
+    """What hosts hold of a removed one."""
     ours = ends.digest(origin)
-    those = [one for one in view.members if one.status not in ("self", "removed")]
-    reached = [one for one in those if one.status in ("linked", "reachable")]
-    remains_of = {one.origin: stated(one).remains for one in membership.all()}
-    same = [one for one in reached if (origin, ours) in remains_of[one.origin]]
-    away = [one.name for one in those if one not in reached] + ends.unknown({one.origin for one in view.members})
+    others = [member for member in view.members if member.status not in ("self", "removed")]
+    reached = [member for member in others if member.status in ("linked", "reachable")]
+    remains_of = {member.origin: stated(member).remains for member in membership.all()}
+    same = [member for member in reached if (origin, ours) in remains_of[member.origin]]
+    away = [member.name for member in others if member not in reached]
+    away += ends.unknown({member.origin for member in view.members})
     return RemovalView(
         origin=origin,
         name=membership.name(origin),
@@ -72,7 +80,7 @@ def _view_removal(origin: OriginId, view: View, ends: Ends, membership: Membersh
         since=ends.since,
         content=ends.content(origin),
         same=_names(same),
-        others=_names(one for one in reached if one not in same),
+        others=_names(member for member in reached if member not in same),
         unreached=tuple(sorted(away)),
     )
 
@@ -82,12 +90,17 @@ def _names(members: Iterable[MemberView]) -> tuple[str, ...]:
 
 
 def add_votes(view: View, certificates: Certificates, misvoting: Iterable[str]) -> View:
-    """The view with how many votes a quorum is, and the hosts that sign other sums, where a quorum is enough."""
+    """Where a quorum is enough: the view with the number of its votes, and with the hosts that sign other sums."""
     if not certificates.is_by_quorum:
         return view
-    names, wanted = sorted(misvoting), certificates.votes_wanted()
-    figures = {**view.figures, "quorum": float(wanted), "hosts_with_other_sums": float(len(names))}
-    return replace(view, figures=figures, words={**view.words, "other sums": ", ".join(names[:NAMED_MAX]) or "none"})
+    names = sorted(misvoting)
+    figures = {
+        **view.figures,
+        "quorum": float(certificates.votes_wanted()),
+        "hosts_with_other_sums": float(len(names)),
+    }
+    words = {**view.words, "other sums": ", ".join(names[:NAMED_MAX]) or "none"}
+    return replace(view, figures=figures, words=words)
 
 
 def _view_catching_up(exchange: Exchange, frontier: Frontier) -> CatchingUp | None:
