@@ -1,10 +1,10 @@
 """The frontier: a version vector with gaps. It says which steps of each origin a node holds, in memory that does not
 grow with the run.
 
-Per origin it has a high-water mark (every step below it is held) and, for what arrived out of order, the disjoint
-ranges above the mark. Bundles declare the steps that their origin skipped, so ranges join and the mark catches up:
-after any finite delay a frontier is one integer per origin. The number of ranges above a mark is bounded. What comes
-beyond that is refused here, and repair fetches it later, in order.
+For each origin it has a high-water mark (every step below it is held), and the disjoint ranges above the mark of what
+arrived out of order. Bundles declare the steps that their origin skipped, so ranges join and the mark catches up: after
+any finite delay a frontier is one integer for each origin. The number of ranges above a mark is bounded. A frontier
+refuses what comes beyond that, and repair fetches it later, in order.
 
 Duplicates are detected by this structure alone. A time-to-live or an LRU set would forget some.
 """
@@ -22,12 +22,12 @@ Span = tuple[OriginId, int, int]
 """(origin, first step, last step)."""
 
 RANGES_MAX = 1024
-"""The most ranges above the mark, per origin (16 KiB). A lost bundle costs one range, so this allows 1,024 losses per
-repair period. Sums of epochs may bring more ranges than that; then only the first ones are sent."""
+"""The most ranges above the mark of one origin (16 KiB). A lost bundle costs one range, so this allows 1,024 losses in
+a repair period. Sums of epochs may bring more ranges than that; then only the first ones are sent."""
 
 FRONTIER_ORIGINS_MAX = FRONTIER_RANGES_MAX = 16_384
 """The most origins, and the most ranges of all origins together, in a frontier that is sent: half a megabyte, and 30 ms
-for its reader. The rest is left out. Then the node claims less than it holds and is sent more than it lacks, but
+for its reader. The rest is left out. Then the node claims less than it holds, and is sent more than it lacks, but
 nothing is lost."""
 
 
@@ -40,28 +40,32 @@ class Held:
     beyond: tuple[tuple[int, int], ...] = ()
 
 
-_first, _last = itemgetter(0), itemgetter(1)
-_HELD, _RANGE = struct.Struct(">QQI"), struct.Struct(">QQ")
+_first = itemgetter(0)
+_last = itemgetter(1)
+_HELD = struct.Struct(">QQI")
+"""(origin, mark, how many ranges follow)."""
+_RANGE = struct.Struct(">QQ")
 
 
 def is_sendable(held: Sequence[Held]) -> bool:
     """Is this short enough for every node to accept it?"""
+    if len(held) > FRONTIER_ORIGINS_MAX:
+        return False
     ranges = [len(one.beyond) for one in held]
-    is_short = len(ranges) <= FRONTIER_ORIGINS_MAX and sum(ranges) <= FRONTIER_RANGES_MAX
-    return is_short and max(ranges, default=0) <= RANGES_MAX
+    return sum(ranges) <= FRONTIER_RANGES_MAX and max(ranges, default=0) <= RANGES_MAX
 
 
 def sendable(held: Sequence[Held]) -> tuple[Held, ...]:
     """The same, cut down to what every node accepts: the first origins, and their first ranges."""
     if is_sendable(held):
         return tuple(held)
-    sent = held[:FRONTIER_ORIGINS_MAX]
     room = FRONTIER_RANGES_MAX
-    cut = []
-    for one in sent:
-        cut.append(Held(one.origin, one.mark, one.beyond[: min(room, RANGES_MAX)]))
-        room -= len(cut[-1].beyond)
-    return tuple(cut)
+    sent = []
+    for one in held[:FRONTIER_ORIGINS_MAX]:
+        beyond = one.beyond[: min(room, RANGES_MAX)]
+        room -= len(beyond)
+        sent.append(Held(one.origin, one.mark, beyond))
+    return tuple(sent)
 
 
 class Frontier:
@@ -69,9 +73,13 @@ class Frontier:
 
     def __init__(self, held: Iterable[Held] = (), *, ranges_max: int = RANGES_MAX) -> None:
         self._marks: dict[OriginId, int] = {}
+        """By origin: its mark. No entry is 0."""
         self._beyond: dict[OriginId, list[tuple[int, int]]] = {}
+        """By origin: the ranges (first, last) above its mark, in order. None touches the mark or another range, and no
+        entry is empty."""
         self._ranges_max = ranges_max
         self._digest: bytes | None = None
+        """The digest of everything that is held; None if it is not known since the last change."""
         for one in held:
             if one.mark:
                 self._marks[one.origin] = one.mark
@@ -99,7 +107,9 @@ class Frontier:
     def last(self, origin: OriginId) -> int:
         """The greatest step held of the origin, -1 if none."""
         ranges = self._beyond.get(origin)
-        return ranges[-1][1] if ranges else self._marks.get(origin, 0) - 1
+        if ranges:
+            return ranges[-1][1]
+        return self._marks.get(origin, 0) - 1
 
     def holds(self, origin: OriginId, first: int, last: int | None = None) -> bool:
         """Are all steps first..last held?"""
@@ -111,7 +121,7 @@ class Frontier:
         if not ranges:
             return False
         first = max(first, self._marks.get(origin, 0))
-        k = bisect_right(ranges, first, key=_first) - 1
+        k = bisect_right(ranges, first, key=_first) - 1  # the last range that begins at or below `first`
         return k >= 0 and last <= ranges[k][1]
 
     def holds_any(self, origin: OriginId, first: int, last: int) -> bool:
@@ -119,7 +129,7 @@ class Frontier:
         if first < self._marks.get(origin, 0):
             return True
         ranges = self._beyond.get(origin, [])
-        k = bisect_left(ranges, first, key=_last)
+        k = bisect_left(ranges, first, key=_last)  # the first range that ends at or above `first`
         return k < len(ranges) and ranges[k][0] <= last
 
     def next_lacking(self, origin: OriginId, step: int) -> int:
@@ -127,20 +137,26 @@ class Frontier:
         step = max(step, self._marks.get(origin, 0))
         ranges = self._beyond.get(origin, [])
         k = bisect_right(ranges, step, key=_first) - 1
-        return ranges[k][1] + 1 if k >= 0 and step <= ranges[k][1] else step
+        is_held = k >= 0 and step <= ranges[k][1]
+        return ranges[k][1] + 1 if is_held else step
 
     def gaps(self, origin: OriginId, end: int) -> list[tuple[int, int]]:
         """The ranges (first, last) up to step `end` that are not held."""
-        found, first = [], self._marks.get(origin, 0)
+        found = []
+        first = self._marks.get(origin, 0)
         for low, high in self._beyond.get(origin, ()):
             if first <= end:
                 found.append((first, min(low - 1, end)))
             first = high + 1
-        return [*found, (first, end)] if first <= end else found
+        if first <= end:
+            found.append((first, end))
+        return found
 
     def can_add(self, origin: OriginId, first: int) -> bool:
         """Is there room for a range that starts at this step?"""
-        return first <= self._marks.get(origin, 0) or len(self._beyond.get(origin, ())) < self._ranges_max
+        if first <= self._marks.get(origin, 0):
+            return True
+        return len(self._beyond.get(origin, ())) < self._ranges_max
 
     def add(self, origin: OriginId, first: int, last: int) -> None:
         """Notes steps first..last as held; what was held stays held."""
@@ -156,10 +172,12 @@ class Frontier:
             else:
                 self._beyond[origin] = [(first, last)]
             return
+        # The ranges from `low` to before `high` touch the new one, and become one with it.
         low = bisect_left(ranges, first - 1, key=_last)
         high = bisect_right(ranges, last + 1, key=_first)
-        if low < high:  # these touch it
-            first, last = min(first, ranges[low][0]), max(last, ranges[high - 1][1])
+        if low < high:
+            first = min(first, ranges[low][0])
+            last = max(last, ranges[high - 1][1])
         ranges[low:high] = [(first, last)]
         if first <= mark:
             self._marks[origin] = max(mark, last + 1)
@@ -168,7 +186,7 @@ class Frontier:
             del self._beyond[origin]
 
     def add_new(self, origin: OriginId, first: int, last: int) -> bool:
-        """Notes steps first..last and returns True, if none of them is held and there is room for them."""
+        """If none of the steps first..last is held and there is room for them: notes them, and returns True."""
         ranges = self._beyond.get(origin)
         if first == self._marks.get(origin, 0) and (ranges is None or last + 1 < ranges[0][0]):  # as in `add`
             self._marks[origin] = last + 1
@@ -199,7 +217,7 @@ class Frontier:
             self.add(*span)
 
     def below(self, ends: Mapping[OriginId, int]) -> "Frontier":
-        """A copy that is cut off at these steps. Of an origin that is not named it has everything."""
+        """A copy that is cut off before these steps. It has everything of an origin that is not named."""
         parts = []
         for one in self.held():
             end = ends.get(one.origin, STEP_MAX + 1)
@@ -209,7 +227,8 @@ class Frontier:
 
     def held(self) -> tuple[Held, ...]:
         """The frontier as values, sorted by origin: for the wire and for copies."""
-        return tuple(map(self.of, sorted(self._marks.keys() | self._beyond.keys())))
+        origins = sorted(self._marks.keys() | self._beyond.keys())
+        return tuple(map(self.of, origins))
 
     def count(self) -> int:
         """How many steps of all origins together are held or declared as skipped."""
@@ -230,20 +249,22 @@ class Frontier:
         return self._digest
 
     def _hash(self, before: int) -> bytes:
-        rows, marks = [], self._marks
+        rows = []
+        marks = self._marks
         for origin in sorted(marks.keys() | self._beyond.keys()):
             mark = min(marks.get(origin, 0), before)
-            spans: Sequence[tuple[int, int]] = ()
-            if (ranges := self._beyond.get(origin)) is not None:  # of few origins
-                spans = [(first, min(last, before - 1)) for first, last in ranges if first < before]
-            if mark or spans:
-                rows.append((origin, mark, spans))
+            beyond: Sequence[tuple[int, int]] = ()
+            ranges = self._beyond.get(origin)
+            if ranges is not None:  # of few origins
+                beyond = [(first, min(last, before - 1)) for first, last in ranges if first < before]
+            if mark or beyond:
+                rows.append((origin, mark, beyond))
         return hashlib.sha256(b"seedflood frontier 1\0" + _pack(rows)).digest()
 
 
 def pack_frontier(held: Iterable[Held]) -> bytes:
-    """A frontier as the bytes that its digest covers, in a tenth of the memory that the values take: one is kept for
-    each compacted epoch."""
+    """A frontier as the bytes that its digest covers. They take a tenth of the memory of the values, and a node keeps
+    one frontier for each compacted epoch."""
     return _pack((one.origin, one.mark, one.beyond) for one in held)
 
 
@@ -261,15 +282,20 @@ def unpack_frontier(packed: bytes) -> tuple[Held, ...]:
     held: list[Held] = []
     at = 0
     while at < len(packed):
-        origin, mark, ranges = _HELD.unpack_from(packed, at)
-        begin, at = at + _HELD.size, at + _HELD.size + ranges * _RANGE.size
-        held.append(Held(origin, mark, tuple(_RANGE.iter_unpack(packed[begin:at]))))
+        origin, mark, count = _HELD.unpack_from(packed, at)
+        at += _HELD.size
+        end = at + count * _RANGE.size
+        held.append(Held(origin, mark, tuple(_RANGE.iter_unpack(packed[at:end]))))
+        at = end
     return tuple(held)
 
 
 def count_steps(held: Iterable[Held], first: int, end: int) -> int:
     """How many of the steps from `first` to before `end` are held, of all origins together."""
-    return sum(max(0, min(high + 1, end) - max(low, first)) for _, low, high in spans(held))
+    count = 0
+    for _, low, high in spans(held):
+        count += max(0, min(high + 1, end) - max(low, first))
+    return count
 
 
 def spans(held: Iterable[Held]) -> Iterator[Span]:
@@ -283,12 +309,16 @@ def spans(held: Iterable[Held]) -> Iterator[Span]:
 
 def without(held: Iterable[Held], spans: Iterable[Span]) -> tuple[Held, ...]:
     """The same without these steps."""
-    ranges = {one.origin: [*([(0, one.mark - 1)] if one.mark else []), *one.beyond] for one in held}
+    ranges: dict[OriginId, list[tuple[int, int]]] = {}
+    for one in held:
+        below_mark = [(0, one.mark - 1)] if one.mark else []
+        ranges[one.origin] = [*below_mark, *one.beyond]
     for origin, first, last in spans:
-        there = ranges.get(origin, [])
-        lower = [(low, min(high, first - 1)) for low, high in there if low < first]
-        ranges[origin] = lower + [(max(low, last + 1), high) for low, high in there if high > last]
-    return held_of((origin, *span) for origin, there in ranges.items() for span in there)
+        before = ranges.get(origin, [])
+        lower = [(low, min(high, first - 1)) for low, high in before if low < first]
+        upper = [(max(low, last + 1), high) for low, high in before if high > last]
+        ranges[origin] = lower + upper
+    return held_of((origin, *span) for origin, rest in ranges.items() for span in rest)
 
 
 def held_of(spans: Iterable[Span]) -> tuple[Held, ...]:
