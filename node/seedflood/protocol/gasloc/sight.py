@@ -1,13 +1,16 @@
-"""How a node that trains by GASLoC is seen: its figures, and why it waits.
+"""What an operator sees of a node that trains by GASLoC: its figures, and why it waits.
 
-no link      it joins, and does not know from anybody how far the others are
-donor        it joins, and needs a copy of a neighbour's replica
-start        it waits for the others before the first round
-own replica  it loads its own
-partner      the round waits for the partner, or for its parameters
-neighbour    at the end of the run: it has not come to the end, or does not have the replica with which all end
-copy         at the end of the run: it takes a copy of our replica
-replica      at the end of the run: we need its replica, or one that others have of it
+A blocker has one of these kinds. "The other" is the host that it names.
+
+no link      the node joins, and does not know yet how far the others are
+donor        the node joins, and needs a copy of a neighbour's replica
+start        the node waits for the others before the first round
+own replica  the node loads its own replica, or a copy
+partner      the round waits for the other, or for its parameters
+neighbour    at the end of the run: the other has not come to the end, or holds another replica than the one with
+             which all end
+copy         at the end of the run: the other takes a copy of our replica
+replica      at the end of the run: we need the replica of the other, from it or from a host that has it
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +21,7 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.swarm.membership import Membership
 from seedflood.protocol.view import Blocker
 
-if TYPE_CHECKING:  # it shows itself by these functions
+if TYPE_CHECKING:  # it imports this module
     from seedflood.protocol.gasloc.algorithm import Gasloc
 
 
@@ -38,13 +41,16 @@ def figures_of(node: "Gasloc") -> dict[str, float]:
 
 
 def words_of(node: "Gasloc", membership: Membership, ours: OriginId) -> dict[str, str]:
-    matched = [a if b == ours else b for a, b in node.exchange.pairs]
-    hosts: dict[str, Iterable[OriginId]] = {"matched_with": matched, "exchanged_with": node.exchange.partners}
-    hosts["unequal_to"] = node.agreement.choice.unequal()
+    hosts: dict[str, Iterable[OriginId]] = {
+        "matched_with": [one if other == ours else other for one, other in node.exchange.pairs],
+        "exchanged_with": node.exchange.partners,
+        "unequal_to": node.agreement.choice.unequal(),
+    }
     return {name: ", ".join(membership.names(origins)) or "nobody" for name, origins in hosts.items()}
 
 
 def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
+    """What the node waits for now."""
     agreement = node.agreement
     match node.life.phase:
         case Phase.JOINING:
@@ -54,7 +60,8 @@ def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterato
         case Phase.CHOOSING if not agreement.is_publishing:
             yield from _while_choosing(node, membership)
         case Phase.FINISHING:
-            kinds = dict.fromkeys(agreement.awaited(now), "neighbour") | dict.fromkeys(node.serve.peers, "copy")
+            kinds = dict.fromkeys(agreement.awaited(now), "neighbour")
+            kinds |= dict.fromkeys(node.serve.peers, "copy")
             for origin in sorted(kinds, key=membership.name):
                 yield Blocker(kinds[origin], origin, membership.name(origin), None, agreement.since)
         case _ if node.exchange.is_open and not node.course.is_computing:
@@ -62,16 +69,18 @@ def find_blockers(node: "Gasloc", membership: Membership, now: float) -> Iterato
 
 
 def _at_the_end(node: "Gasloc", membership: Membership, now: float) -> Iterator[Blocker]:
+    """The hosts that the node waits for before the closing rounds, or before it chooses a replica."""
     wait = node.agreement.wait
-    awaited, since = sorted(wait.awaited(now), key=membership.name), wait.since
+    awaited = sorted(wait.awaited(now), key=membership.name)
     for origin in awaited:
-        yield Blocker("neighbour", origin, membership.name(origin), None, since)
+        yield Blocker("neighbour", origin, membership.name(origin), None, wait.since)
     if not awaited:
-        yield Blocker("neighbour", None, "hosts that were never met", None, since)
+        yield Blocker("neighbour", None, "hosts that were never met", None, wait.since)
 
 
 def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]:
-    aim, since = node.agreement.aim, node.agreement.since
+    aim = node.agreement.aim
+    since = node.agreement.since
     if aim is not None:
         yield Blocker("replica", aim.author, membership.name(aim.author), None, since)
     else:
@@ -79,7 +88,8 @@ def _while_choosing(node: "Gasloc", membership: Membership) -> Iterator[Blocker]
 
 
 def _while_joining(node: "Gasloc", membership: Membership) -> Blocker:
-    donor, since = node.fetch.donor, node.joining.since
+    donor = node.fetch.donor
+    since = node.joining.since
     if not node.course.is_restored:
         return Blocker("own replica", None, "its own replica, which is loaded or evaluated", None, since)
     if node.fetch.is_adopting:
