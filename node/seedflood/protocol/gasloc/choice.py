@@ -62,6 +62,7 @@ class Choice:
         if is_late and not counting:
             counting = [one for one in held if not self._is_given_up(one.result.author, now)]
         if counting:
+            # The draw decides between replicas that equally many hosts hold.
             most_held = max(counting, key=lambda one: (len(one.holders), -self._drawn(one), one.result.digest))
             return most_held.result
         if self.ours is None:

@@ -356,7 +356,8 @@ class Certificates:
         if first is None:
             return ()
         # The oldest roster that counts: the certificates of earlier epochs show those before it to be over.
-        floor = max([first, *(serial for earlier, serial in self._floors.items() if earlier < epoch)])
+        earlier_floors = [serial for earlier, serial in self._floors.items() if earlier < epoch]
+        floor = max([first, *earlier_floors])
         newest_first = sorted(votes, key=lambda vote: (-vote.serial, vote.origin))
         serials = sorted({vote.serial for vote in newest_first if floor <= vote.serial <= roster.serial})
         for last in serials:

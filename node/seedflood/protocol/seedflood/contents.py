@@ -64,7 +64,8 @@ class Contents:
             epoch = bundle.step // self._period
             blocks = self._blocks.get(epoch, {})
             name = (bundle.origin, epoch, bundle.step // BLOCK_STEPS)
-            rest = blocks.pop(name, 0) - _ONE - int.from_bytes(bundle.data[FINGERPRINT], "big")
+            fingerprint = int.from_bytes(bundle.data[FINGERPRINT], "big")
+            rest = blocks.pop(name, 0) - _ONE - fingerprint
             if rest >= _ONE:
                 blocks[name] = rest
 

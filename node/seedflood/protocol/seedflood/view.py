@@ -51,13 +51,14 @@ def add_removals(view: View, ends: Ends, membership: Membership) -> View:
     if view.roster is None:
         return view
     removals = tuple(_view_removal(origin, view, ends, membership) for origin in ends.removed())
-    marks = {}
+    marks = {member.origin: member.mark for member in view.members}
     for removal in removals:
         if removal.is_cut:
-            marks[removal.origin] = removal.held[-1][1] + 1 if removal.held else 0
+            _, last = removal.held[-1] if removal.held else (0, -1)
+            marks[removal.origin] = last + 1
     return replace(
         view,
-        members=tuple(replace(member, mark=marks.get(member.origin, member.mark)) for member in view.members),
+        members=tuple(replace(member, mark=marks[member.origin]) for member in view.members),
         roster=replace(view.roster, removals=removals, contradicted=len(ends.refused)),
     )
 

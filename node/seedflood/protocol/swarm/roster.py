@@ -177,7 +177,11 @@ class Entry:
         name = self.name.encode()
         role_bits = sum(1 << ROLES.index(role) for role in self.roles)
         times = [-1 if moment is None else moment for moment in (self.not_before, self.not_after)]
-        parts = [struct.pack(">32sB", self.public_key, len(name)), name, struct.pack(">Bqq", role_bits, *times)]
+        parts = [
+            struct.pack(">32sB", self.public_key, len(name)),
+            name,
+            struct.pack(">Bqq", role_bits, *times),
+        ]
         if with_cut:
             parts.append(self.cut.packed() if self.cut is not None else bytes(4))
         if with_serials:
