@@ -98,7 +98,7 @@ class Entry:
     name: str
     public_key: bytes
     roles: tuple[Role, ...] = ("train",)
-    """None if the host was removed."""
+    """Empty if the host was removed."""
     not_before: int | None = None
     not_after: int | None = None
     """Unix seconds, both included; None: no limit."""
@@ -244,7 +244,7 @@ class Roster:
         return max(self._changes(), default=0)
 
     def _changes(self) -> set[int]:
-        """The serials of the rosters that changed which hosts may train; also 0."""
+        """The serials of the rosters that changed which hosts may train. 0 may be among them; no roster has it."""
         changes = set()
         for entry in self.entries:
             changes.add(entry.trains_from)
