@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 from families import FAMILIES, MIXTURES, family_model
-from reference import tiny_base, tiny_model, tiny_replica, tiny_tokenizer
-from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+from reference import VOCABULARY, tiny_base, tiny_model, tiny_replica, tiny_settings, tiny_tokenizer
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
-from seedflood.config import RunSettings
+from seedflood.config import NodeSettings, RunSettings
 from seedflood.errors import ConfigError, DiskFullError, ModelError
 from seedflood.training.card import Learned, model_card
 from seedflood.training.models import (
@@ -22,7 +22,8 @@ from seedflood.training.models import (
     with_tokens,
 )
 from seedflood.training.seedflood.adapter import make_adapter
-from seedflood.training.seedflood.lending import prepare_given
+from seedflood.training.seedflood.lending import Handover, LendingTrainer, prepare_given
+from seedflood.training.seedflood.replica import Replica
 
 
 def test_the_base_digest_does_not_depend_on_the_dtype_of_the_file_or_the_device():
@@ -63,6 +64,53 @@ def test_in_half_precision_a_model_computes_as_transformers_loads_it(family, dty
     logits = [one(input_ids=tokens_BT, use_cache=False).logits for one in (model, given, expected)]
     assert torch.equal(logits[0], logits[2])
     assert torch.equal(logits[1], logits[2])
+
+
+def routed(tmp_path):
+    """A folder of a mixture that chooses experts by a bias which is no parameter. transformers keeps it in float32."""
+    config = Glm4MoeConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=24,
+        moe_intermediate_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        first_k_dense_replace=1,
+    )
+    model = Glm4MoeForCausalLM(config)
+    model.model.layers[1].mlp.gate.e_score_correction_bias.copy_(torch.tensor([0.301, -0.2, 0.1, 0.05]))
+    model.save_pretrained(tmp_path / "routed")
+    tiny_tokenizer().save_pretrained(tmp_path / "routed")
+    return tmp_path / "routed"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_files_hold_beside_parameters_is_exported_and_in_the_digest(dtype, tmp_path):
+    folder = routed(tmp_path)
+    base = load_model(str(folder), dtype=dtype)
+    name = "model.layers.1.mlp.gate.e_score_correction_bias"
+    exported = Replica(base, tiny_settings()).export(tmp_path / "export")
+    written = load_file(exported / "model.safetensors")
+    assert torch.equal(written[name], load_file(folder / "model.safetensors")[name])
+    assert load_model(str(exported)).digest == base.digest
+    changed = load_file(folder / "model.safetensors")
+    changed[name][0] += 0.5
+    save_file(changed, folder / "model.safetensors", {"format": "pt"})
+    assert load_model(str(folder)).digest != base.digest
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_script_may_give_a_model_with_more_than_parameters(dtype, tmp_path):
+    folder = routed(tmp_path)
+    run = tiny_settings(model=str(folder), task="own", estimate="gradient")
+    node = NodeSettings(data="embedded", device="cpu", state=tmp_path / "state")
+    given = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+    lent = LendingTrainer(run, node, given, Handover())
+    assert lent.replica.base.digest == load_model(str(folder)).digest
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

@@ -72,6 +72,7 @@ class BaseModel:
     digest: 32 bytes, equal on hosts with equal weights (`load_base`: and tokenizers). master: if the device holds the
     weights in half precision, float32 weights in host memory by the name of the parameter; else None, and the model's
     own weights are the master. files: what was read beside the weights, by path in the folder; none of a GGUF file.
+    buffers: tensors of the model's files that are no parameters, by name, as they were loaded; nothing changes them.
     destination: where a replica computes with it; `device`, unless the model is in host memory until then.
     """
 
@@ -83,6 +84,7 @@ class BaseModel:
     dtype: torch.dtype
     master: dict[str, Tensor] | None
     files: Mapping[str, bytes] = field(default_factory=dict)
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def causal(self) -> CausalModel:
@@ -200,13 +202,14 @@ def prepare_model(
     _check_head(model, name)
     parameters = distinct_parameters(model)
     digest = digest_model(model)
+    buffers = {name: one.detach().to("cpu", copy=True) for name, one in stored_buffers(model)}
     master = None
     if compute_dtype != torch.float32:  # what was loaded, not a copy of it: `to` makes new weights
         master = {name: one.detach().to("cpu", torch.float32) for name, one in parameters}
     is_too_large = compute_dtype.itemsize * sum(one.numel() for _, one in parameters) > room
     place = torch.device("cpu") if is_too_large else target
     _convert(model, place, compute_dtype)
-    return BaseModel(model, tokenizer, digest, place, target, compute_dtype, master)
+    return BaseModel(model, tokenizer, digest, place, target, compute_dtype, master, buffers=buffers)
 
 
 def _convert(model: Any, device: torch.device, dtype: torch.dtype) -> None:
@@ -269,9 +272,21 @@ def distinct_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return [(names[key], parameters[key]) for key in sorted(names, key=lambda key: names[key])]
 
 
+def stored_buffers(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """The tensors that its files hold beside the parameters, with their names: biases by which some mixtures choose
+    experts, for example."""
+    stored = model.state_dict().keys()
+    return [(name, buffer) for name, buffer in model.named_buffers() if name in stored]
+
+
+def tensors_of(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """All that its files hold, with their names: `distinct_parameters` and `stored_buffers`."""
+    return [*distinct_parameters(model), *stored_buffers(model)]
+
+
 def digest_model(model: nn.Module) -> bytes:
-    """32 bytes: `digest_weights` of the distinct parameters."""
-    return digest_weights({name: parameter.data for name, parameter in distinct_parameters(model)})
+    """32 bytes: `digest_weights` of the distinct parameters, and of the buffers that files hold."""
+    return digest_weights({name: one.data for name, one in tensors_of(model)})
 
 
 def digest_weights(weights: Mapping[str, Tensor]) -> bytes:
@@ -331,7 +346,7 @@ def try_export(base: BaseModel, folder: str | os.PathLike[str], parameters_count
 def _write_model(base: BaseModel, weights: Mapping[str, Tensor], folder: Path, dtype: ExportDtype) -> None:
     """Raises ModelError if transformers refuses to write it; and the errors of the disk."""
     rounded: dict[int, Tensor] = {id(one): one.to(getattr(torch, dtype)) for one in weights.values()}
-    state = {name: rounded[id(one)] for name, one in weights.items()}
+    state = {name: rounded[id(one)] for name, one in weights.items()} | dict(base.buffers)
     try:
         with _plain_generation(base.model):
             base.model.save_pretrained(folder, state_dict=state)

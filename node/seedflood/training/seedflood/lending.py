@@ -21,7 +21,14 @@ from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.payload import Coefficients
 from seedflood.protocol.seedflood.seeds import probe_seed
 from seedflood.training.loading import load_base
-from seedflood.training.models import BaseModel, DtypeName, digest_weights, distinct_parameters, prepare_model
+from seedflood.training.models import (
+    BaseModel,
+    DtypeName,
+    digest_weights,
+    distinct_parameters,
+    prepare_model,
+    tensors_of,
+)
 from seedflood.training.seedflood.compression import compress
 from seedflood.training.seedflood.estimate import Measurement
 from seedflood.training.seedflood.gradient import Gradient
@@ -149,9 +156,11 @@ class LendingTrainer(Trainer):
             detach(self.model)
             copy_weights(weights, self._base)
             return self._base
+        types = {name: one.dtype for name, one in tensors_of(self.model)}
         with modes_kept(self.model):
             base = prepare_given(self.model)
-        if digest_weights({name: one.to(base.dtype) for name, one in weights.items()}) != base.digest:
+        rounded = {name: one.to(types.get(name, base.dtype)) for name, one in tensors_of(expected.model)}
+        if digest_weights(rounded) != base.digest:
             raise ModelError(
                 f'this model is not the one that [run] model names ("{self.run.model}"): load that one (again, if it '
                 "was trained since), or correct [run] on all hosts."
@@ -159,6 +168,7 @@ class LendingTrainer(Trainer):
         base.digest, base.tokenizer, base.files = expected.digest, expected.tokenizer, expected.files
         if base.master is not None:
             base.master = weights  # what the user loaded was rounded
+        base.buffers = expected.buffers
         self._base = base
         return base
 
