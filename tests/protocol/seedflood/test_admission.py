@@ -1,13 +1,14 @@
 from dataclasses import replace
 
 import pytest
-from nodes import PROBES, hear, linked, publish, started, windows
+from nodes import PROBES, hear, linked, publish, sent, started, tick, windows
 from origins import EPOCH_BYTES, A, B, C, D, Origin, epoch, make_rules
 
 from seedflood.errors import ConfigError, PeerError
 from seedflood.protocol.frontier import RANGES_MAX
 from seedflood.protocol.seedflood.bundles import BUNDLE_BYTES_MAX, LOSS_BYTES, SCALAR_MAX, Updates, make_bundle
 from seedflood.protocol.seedflood.epochs import digest_of
+from seedflood.protocol.seedflood.messages import Votes
 from seedflood.protocol.seedflood.outputs import Measured
 from seedflood.protocol.seedflood.payload import PAIRS, Coefficients, Pairs
 from seedflood.protocol.swarm import messages
@@ -280,3 +281,27 @@ def test_an_optimiser_that_goes_by_steps_may_come_to_more_than_what_was_told():
     assert not is_sum_admitted(far)
     assert is_sum_admitted(far, step_reach=100 * SCALAR_MAX)
     assert not is_sum_admitted(far, step_reach=100 * SCALAR_MAX - 1)
+
+
+def receive_with_forged(node, *votes):
+    """From B, which ends its message with a vote that D never signed."""
+    forged = D.vote(epoch(0, A.held(4), B.held(4), C.held(4), D.held(4)))._replace(signature=bytes(64))
+    with pytest.raises(PeerError):
+        node.received(B.id, Votes((*votes, forged)), 0.0)
+    return node.collect()
+
+
+def test_good_votes_before_a_forged_one_are_passed_on():
+    """Else a liar could stop the votes of others at every neighbour."""
+    node = linked(B, C, D, window="bounded", refresh_period=4)
+    good = C.vote(epoch(0, A.held(4), B.held(4), C.held(4), D.held(4)))
+    outs = [receive_with_forged(node, good), hear(node, C, Votes((good,)), 0.0), tick(node, 2.0), tick(node, 4.0)]
+    assert good in [vote for out in outs for message in sent(out, D, Votes) for vote in message.votes]
+
+
+def test_our_own_vote_before_a_forged_one_is_kept():
+    """A node that lost its disk must not vote again after the next crash."""
+    node = linked(B, C, D, window="bounded", refresh_period=4)
+    own = A.vote(epoch(0, A.held(4), B.held(4), C.held(4), D.held(4)))
+    outs = [receive_with_forged(node, own), hear(node, C, Votes((own,)), 0.0), tick(node, 2.0)]
+    assert [record.key for out in outs for record in out.records] == [b"votes"]

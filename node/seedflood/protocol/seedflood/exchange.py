@@ -93,7 +93,7 @@ class Exchange:
         self.voting.disconnected(peer)
 
     def received(self, peer: OriginId, message: AlgorithmMessage, now: float) -> None:
-        """Raises PeerError, having used nothing, if the message is not allowed."""
+        """Raises PeerError if the message is not allowed. Nothing of it is used then but votes before a bad one."""
         match message:
             case Updates(bundles):
                 self._receive_bundles(peer, bundles, self._terms(peer))

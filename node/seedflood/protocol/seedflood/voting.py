@@ -10,6 +10,7 @@ What follows if hosts vote for different sums, and which hosts are named: docs/e
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from seedflood.errors import PeerError
 from seedflood.protocol.origin import OriginId
 from seedflood.protocol.seedflood.admission import Admission
 from seedflood.protocol.seedflood.divergence import DivergenceDetector
@@ -107,20 +108,14 @@ class Voting:
         self._compare(closed.epoch, now)
 
     def receive(self, peer: OriginId, votes: Iterable[Vote], now: float) -> None:
-        """Takes votes that are news, and passes them on. If a neighbour sends nothing but its own votes, and these are
-        known, it asks: it is sent all votes on their epochs (`ask`). Raises PeerError for a wrong signature."""
-        certificates = self._certificates
+        """Takes votes that are news, and passes them on.
+
+        If a neighbour sends nothing but its own votes, and these are known, it asks: it is sent all votes on their
+        epochs (`ask`). Raises PeerError for a wrong signature, when the votes before that one have been taken.
+        """
         votes = tuple(votes)
         self._presence.neighbours.receive_gathered(peer, votes)
-        news = []
-        for vote in votes:
-            if not (certificates.is_news(vote) and self._admission.admits_vote(vote)):
-                continue
-            news.append(vote)
-            is_first = certificates.take(vote)
-            if not is_first:
-                name = self._membership.name(vote.origin)
-                self._outbox.log("a host votes twice", "error", member=name, epoch=vote.epoch)
+        news, fault = self._take(votes)
         if any(vote.origin == self._presence.ours.origin for vote in news):
             # A node that lost its disk learns its own votes from others, and must not vote again.
             self._keep()
@@ -128,10 +123,30 @@ class Voting:
             self._is_changed = True
             self._counted = None
             self._presence.neighbours.gather(news, peer)
-        elif all(vote.origin == peer for vote in votes):
+        elif fault is None and all(vote.origin == peer for vote in votes):
             self._answer(peer, {vote.epoch for vote in votes}, now)
         for epoch in sorted({vote.epoch for vote in news}):
             self._compare(epoch, now)
+        if fault is not None:
+            raise fault
+
+    def _take(self, votes: Iterable[Vote]) -> tuple[list[Vote], PeerError | None]:
+        """The votes that were news, up to one with a wrong signature, and what is wrong with that. The votes before it
+        count, and go on. Otherwise a liar could stop those of others here."""
+        news: list[Vote] = []
+        for vote in votes:
+            try:
+                is_wanted = self._certificates.is_news(vote) and self._admission.admits_vote(vote)
+            except PeerError as error:
+                return news, error
+            if not is_wanted:
+                continue
+            news.append(vote)
+            is_first = self._certificates.take(vote)
+            if not is_first:
+                name = self._membership.name(vote.origin)
+                self._outbox.log("a host votes twice", "error", member=name, epoch=vote.epoch)
+        return news, None
 
     def _answer(self, peer: OriginId, epochs: Iterable[int], now: float) -> None:
         """Sends a neighbour all votes on these epochs, but not again so soon: an answer is much longer than the
