@@ -55,11 +55,6 @@ GGUF_SUFFIX = ".gguf"
 BUILT_IN = {"embedded": embedded.MODEL_FOLDER}
 """Models that come with the package, by name: their folders."""
 
-MMAP_THRESHOLD_OPTION = -3
-"""M_MMAP_THRESHOLD of glibc's malloc.h."""
-
-MMAP_THRESHOLD_BYTES = 1 << 20
-
 _one_at_a_time = threading.Lock()
 """While transformers loads a model it replaces methods of its classes. Two threads that do so at once leave them
 replaced, and no model of the process has tied weights any more (huggingface/transformers#44940)."""
@@ -440,7 +435,6 @@ def _refuse_code(location: str, error: Exception) -> None:
 
 
 def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
-    _give_back_memory()
     options: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
     plain: dict[str, Any] = {"use_safetensors": True}
     if location.endswith(GGUF_SUFFIX):
@@ -456,6 +450,7 @@ def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
         loaded: tuple[Any, dict[str, Any]] = AutoModelForCausalLM.from_pretrained(  # type: ignore[assignment]
             location, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True, **plain, **options
         )
+    _trim_memory()
     model, found = loaded
     _check_whole(model, found, location)
     if "gguf_file" in options:
@@ -467,12 +462,12 @@ def _read_files(location: str, *, local_files_only: bool) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _give_back_memory() -> None:
-    """Large blocks that are freed go back to the system at once, from now on. Otherwise glibc keeps many: of a mixture
-    of 1.3 B parameters as much as 3.3 GB of those that loading had taken."""
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None:
-        set_option(MMAP_THRESHOLD_OPTION, MMAP_THRESHOLD_BYTES)
+def _trim_memory() -> None:
+    """Gives free memory back to the system. glibc keeps much of what loading took: of a mixture of 1.3 B parameters
+    3.3 GB."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _check_whole(model: Any, found: Mapping[str, Any], location: str) -> None:

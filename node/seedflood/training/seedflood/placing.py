@@ -30,7 +30,7 @@ from seedflood.training.seedflood.offloaded import (
 from seedflood.training.seedflood.quantised import Quantisation, quantise, stored_bytes
 from seedflood.training.seedflood.sharded import ShardedCodes, ShardedMatrix
 from seedflood.training.seedflood.slots import LiveSlot
-from seedflood.training.seedflood.stored import StoredMatrix
+from seedflood.training.seedflood.stored import StoredMatrix, give_back_memory
 
 
 class Placed(Protocol):
@@ -74,6 +74,7 @@ def lay_down(
     _drop_needless_masters(base, experts)
     if kind is None and base.device == base.destination:
         return 0
+    give_back_memory()
     device, offloaded = base.destination, 0
     room = room_for_weights(device) - _needed(base, slots, experts, run, kind)
     for placed in _by_use(base, slots, experts):
@@ -164,6 +165,7 @@ def deal_out(
     kind: Quantisation | None,
 ) -> None:
     """Keeps this rank's part of each matrix, on the device. kind: of matrices in few bits."""
+    give_back_memory()
     _drop_needless_masters(base, experts)
     for number, placed in enumerate(_by_use(base, slots, experts)):
         weight, master = placed.weight, _taken_master(base, placed)

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seedflood.errors import ModelError
-from seedflood.training.seedflood.stored import StoredMatrix
+from seedflood.training.seedflood.stored import StoredMatrix, give_back_memory
 from seedflood.training.seedflood.subspace import SlotBasis
 
 Quantisation = Literal["int8", "nf4"]
@@ -54,6 +54,7 @@ def quantise(
 ) -> "QuantisedMatrix":
     """A matrix in few bits. device: computes with it, and never holds more than some rows of it in float32. place:
     where it lies, if elsewhere; a product then copies one bunch of rows after the other to the device."""
+    give_back_memory()
     make = Int8Matrix if kind == "int8" else Nf4Matrix
     return make(weight_MN, device, device if place is None else place)
 

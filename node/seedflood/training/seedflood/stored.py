@@ -1,5 +1,6 @@
 """What takes the place of a matrix that is no parameter of the model any more."""
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
@@ -7,6 +8,17 @@ import torch
 from torch import Tensor
 
 from seedflood.training.seedflood.subspace import SlotBasis
+
+MMAP_THRESHOLD_OPTION = -3
+"""M_MMAP_THRESHOLD of glibc's malloc.h."""
+
+
+def give_back_memory() -> None:
+    """Large blocks that are freed go back to the system at once, from now on: glibc otherwise keeps more of them than
+    the model takes (1.6 GB of a model of 1 B parameters)."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(MMAP_THRESHOLD_OPTION, 1 << 20)
 
 
 class StoredMatrix(ABC):
